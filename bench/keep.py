@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Keeps a result in bench/results, small: raw samples go where their medians stay, and a row gets one line.
+"""Keeps a result in bench/results, compactly: drops raw samples if their medians are kept, and writes a line per row.
 
 Usage: bench/keep.py FILE NAME [--part PART] [--ways WAY,...] [--note TEXT]
 
 writes bench/results/NAME.json, where NAME is DATE-TABLE-DEVICE (bench/README.md).
 
-What bench/plots and `scripts/pytorch --table` read is kept. `left_out`, in the file, names the fields that went.
+Keeps the fields that bench/plots and `scripts/pytorch --table` read. `left_out`, in the file, names the dropped fields.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import pathlib
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
-# Each is there in a shorter form, too: losses as a digest and the largest difference, blocks and `each` as their median.
+# Each also exists in a shorter form: losses as a digest and the largest difference, blocks and `each` as their median.
 RAW = {
     "losses",
     "eager_losses",
@@ -28,18 +28,18 @@ RAW = {
     "light_trace_bytes",
     "assumed_kernels",
 }
-# Of what nimble-analyze reports of a trace, what a table of the GPU suite shows.
+# The fields of nimble-analyze's report that a table of the GPU suite shows.
 ANALYSIS = {"step", "measured", "ops_by_evidence", "unordered_pairs", "trust", "why_no_schedule"}
 DIGITS = 12  # of a digest
 
 
 def rounded(number):
-    """To a thousandth, or where it is small to so many digits that a table's own rounding comes out the same."""
+    """Rounds to a thousandth, or small values to enough digits that a table's own rounding does not change."""
     return round(number, 3) if abs(number) >= 100 else float(f"{number:.5g}")
 
 
 def smaller(value, left_out):
-    """The same without raw samples, which are noted in `left_out`."""
+    """The same without raw samples, whose fields are noted in `left_out`."""
     if isinstance(value, dict):
         raw = {key for key in value if key in RAW}
         if "ops_by_evidence" in value:
@@ -59,7 +59,7 @@ def compact(value):
 
 
 def text(result):
-    """JSON with a line for each field of the whole, and for each row of a list of rows."""
+    """JSON with a line for each top-level field, and for each row of a list of rows."""
     fields = []
     for key, value in result.items():
         is_rows = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("name", help="DATE-TABLE-DEVICE")
     parser.add_argument("--part", help="only the rows of this part")
     parser.add_argument("--ways", type=lambda text: text.split(","), help="only the rows of these ways")
-    parser.add_argument("--note", help="what the file does not say: the commit, and how it was measured")
+    parser.add_argument("--note", help="a note for the file: the commit, and how it was measured")
     options = parser.parse_args()
     result = json.loads(options.file.read_text())
     if options.part or options.ways:

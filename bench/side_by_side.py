@@ -1,6 +1,5 @@
-"""What the benches have in common that hold ways of running PyTorch against one another, each way in a process of its own:
-the command line, the processes, the device, and results kept as a table and as JSON. No PyTorch here. Threads may run
-processes at the same time.
+"""Shared by the benches that compare ways of running PyTorch, each in a separate process: the command line, the processes,
+the device, and results kept as a table and as JSON. No PyTorch here. Threads may run processes at the same time.
 
 scripts/eager and scripts/pytorch use it, by bench/eager and bench/pytorch.
 """
@@ -22,10 +21,10 @@ import time
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# An allocation of the driver's for each tensor; the variable has two names.
+# A driver allocation for each tensor; the variable has two names.
 DRIVER_ALLOCATIONS = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
 TORCHS_ALLOCATIONS = {"PYTORCH_ALLOC_CONF": "backend:native", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"}
-TAIL = 2000  # characters of a process's last words
+TAIL = 2000  # characters of a process's last output
 
 
 class Failure(Exception):
@@ -33,7 +32,7 @@ class Failure(Exception):
 
 
 class Done(NamedTuple):
-    """A process that has ended. `status` is None where it was ended for taking too long."""
+    """A process that has ended. `status` is None after a timeout."""
 
     status: "int | None"
     output: str
@@ -41,7 +40,7 @@ class Done(NamedTuple):
     seconds: float
 
     def json(self):
-        """The last object in its output, which has a line to itself; ValueError where there is none."""
+        """The last object in its output, on its own line; ValueError where there is none."""
         lines = [line for line in self.output.splitlines() if line.startswith("{")]
         if not lines:
             raise ValueError("it has no results in it")
@@ -49,21 +48,21 @@ class Done(NamedTuple):
 
 
 def environment(**settings):
-    """This process's, without Nimble's settings, such that each process has the same kernels."""
+    """This process's environment without Nimble's settings, so that each process runs the same kernels."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
     return own | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} | settings
 
 
 def under_nimble(command, env, build, log="warn"):
-    """The same Python program with libnimble.so of a build, and the package of this tree: its command and environment."""
+    """The command and environment of the same Python program with a build's libnimble.so and this tree's package."""
     paths = [str(ROOT / "python"), *filter(None, [env.get("PYTHONPATH")])]
     return ([command[0], "-m", "nimble", "run", "--log", log, *command[1:]],
             env | {"PYTHONPATH": os.pathsep.join(paths), "NIMBLE_LIBRARY": str(build / "lib/libnimble.so")})
 
 
 def start(command, env, waits=False):
-    """In a process group of its own, so that it is ended with all that it has started. `waits`: for a line, which finish() sends
-    it; where it waits is its own affair. What it complains of goes into a file, `complaints`, since nobody reads it before."""
+    """Starts it in a separate process group, so that its children are ended with it. `waits`: it waits, at a point of its
+    choice, for a line from finish(). Its stderr goes into a file, `complaints`, since nothing reads it earlier."""
     complaints = tempfile.TemporaryFile("w+", errors="replace")
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=complaints, text=True,
                                errors="replace", env=env, process_group=0, stdin=subprocess.PIPE if waits else None)
@@ -72,10 +71,10 @@ def start(command, env, waits=False):
 
 
 def wait_for_ready(process, limit):
-    """Until it says on a line of its own that it is `ready`, or has ended, or for so many seconds. Whether it is."""
+    """Waits until it prints the line `ready`, or ends, or time runs out. Returns whether it is ready."""
     end, said = time.monotonic() + limit, b"\n"
     while (left := end - time.monotonic()) > 0 and select.select([process.stdout], [], [], left)[0]:
-        said += (part := os.read(process.stdout.fileno(), 1 << 16))  # past Python's buffer, in which a line would wait unseen
+        said += (part := os.read(process.stdout.fileno(), 1 << 16))  # bypasses Python's buffer, which would hide a line
         if b"\nready\n" in said:
             return True
         if not part:
@@ -93,7 +92,7 @@ def finish(process, limit):
         end(process)
         try:
             output, _ = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:  # something else holds the pipe
+        except subprocess.TimeoutExpired:  # another process holds the pipe
             output = ""
     except BaseException:
         end(process)
@@ -104,19 +103,19 @@ def finish(process, limit):
 
 
 def without_paths(text):
-    """Without where this machine keeps its files."""
+    """Removes this machine's paths."""
     return re.sub(r"[^\s\"']*/(?:site|dist)-packages/", "", text.replace(f"{ROOT}/", ""))
 
 
 def give_up(process):
-    """One that nobody will finish()."""
+    """Ends a process without finish()."""
     end(process)
     process.communicate()
     process.complaints.close()
 
 
 def end(process):
-    """With all that it has started."""
+    """Ends it with all its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -126,7 +125,7 @@ def run(command, env, limit):
 
 
 def device(count=1):
-    """The GPU and its driver, or so many with how many of a kind they are, as one line; empty where nobody tells."""
+    """The GPU and its driver, or the GPUs with their counts, as one line; empty where unknown."""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
                               text=True, timeout=60)
@@ -137,7 +136,7 @@ def device(count=1):
 
 
 def visible_devices():
-    """How many GPUs a process may use."""
+    """The number of GPUs that a process may use."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return len(list(filter(None, visible.split(","))))
     try:
@@ -148,7 +147,7 @@ def visible_devices():
 
 
 def parser(name):
-    """With the options that both have."""
+    """A parser with the common options."""
     made = argparse.ArgumentParser(prog=name, usage=f"scripts/{name} [options]; see scripts/{name} --help", add_help=False,
                                    allow_abbrev=False)
     made.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
@@ -158,7 +157,7 @@ def parser(name):
 
 
 def chosen(made, option, text, known):
-    """The names in a list with commas; ends the program where one is not known."""
+    """The names in a comma-separated list; ends the program where one is unknown."""
     names = text.split(",")
     if unknown := [name for name in names if name not in known]:
         made.error(f"{option}: {unknown[0]} is none of {', '.join(known)}")
@@ -166,7 +165,7 @@ def chosen(made, option, text, known):
 
 
 def keep(folder, name, text, results):
-    """Writes a table and what it was made of, and says so."""
+    """Writes a table and its data, and says so."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{datetime.date.today()}-{name}"
     stem.with_suffix(".md").write_text(text)

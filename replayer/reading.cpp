@@ -11,7 +11,7 @@ Reading read_for_replay(const ReplayOptions& options, CallContext& context) {
   reading.schedule = options.schedule_text.empty() ? read_schedule(options.schedule_path)
                                                    : parse_schedule(options.schedule_text, options.schedule_path);
   reading.missing = reading.driver.load(context, options.audit > 0);
-  context.driver_symbol("cuStreamGetCtx");  // looked up here: Onlookers may ask for it under the lock
+  context.driver_symbol("cuStreamGetCtx");  // looked up here: Onlookers may need it under the lock
   return reading;
 }
 

@@ -1,6 +1,6 @@
-// What replay reads before it begins: the schedule, from its file or as text, and the functions of the driver.
+// Reads what replay needs before it begins: the schedule, from its file or a text, and the driver's functions.
 //
-// Any thread, without locks: it takes time, and finding functions takes the dynamic loader's lock, which another thread
+// Any thread, without locks: it is slow, and looking functions up takes the dynamic loader's lock, which another thread
 // may hold while it waits for one of ours. Errors: ScheduleError.
 #pragma once
 
@@ -15,16 +15,16 @@
 namespace nimble {
 
 struct Reading {
-  std::string place;  // of the schedule's file, wherever the program goes since
-  FileFacts file;     // that was there before
+  std::string place;  // absolute path of the schedule's file
+  FileFacts file;     // its facts from before it was read
   Schedule schedule;
   DriverApi driver;
-  const char* missing = nullptr;  // a function that the driver does not have
+  const char* missing = nullptr;  // a function that the driver lacks
 };
 
 Reading read_for_replay(const ReplayOptions& options, CallContext& context);
 
-// What a schedule is of, in words.
+// A schedule's content, in words.
 std::string describe(const Schedule& schedule);
 
 }  // namespace nimble

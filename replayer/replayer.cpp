@@ -15,7 +15,7 @@ namespace nimble {
 
 namespace {
 
-constexpr const char* kNoThread = "no thread can be started, which is to submit what is held";
+constexpr const char* kNoThread = "the thread that submits held ops cannot be started";
 
 class Replayer final : public ReplaySink {
  public:
@@ -32,7 +32,7 @@ class Replayer final : public ReplaySink {
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) {
-      if (bystanders_ && onlookers_) look(call);  // whoever comes late to a replay that has been retired
+      if (bystanders_ && onlookers_) look(call);  // a call that comes late to a retired replay
       return std::nullopt;
     }
     const bool passes = phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call);
@@ -52,7 +52,7 @@ class Replayer final : public ReplaySink {
       player_->memory().nearby().may_have_come();
     if (result != CUDA_SUCCESS && is_final(result)) context_failed(result);
     if (!call.traced) return;
-    // Some calls turn out to matter only by what the driver answered: the first of them may be the first of all.
+    // Some calls turn out to matter only by the driver's answer: the first of them may be the first call of all.
     if (phase_.load(std::memory_order_acquire) == Phase::waiting) load(/*starts=*/true);
     const Phase phase = phase_.load(std::memory_order_acquire);
     const bool ended = call.kind == CallKind::context_end && result == CUDA_SUCCESS;
@@ -109,8 +109,8 @@ class Replayer final : public ReplaySink {
 
   void finish() noexcept override try {
     std::lock_guard lock(mutex_);
-    // Code that runs later still, such as a library's static destructors, must find everything submitted, and its
-    // step-local memory looked after: so replay stands aside, and stays.
+    // Code that runs even later, such as a library's static destructors, must find everything submitted, and its
+    // step-local memory served: so replay stands aside, and stays.
     const Phase last = phase_.load(std::memory_order_relaxed);
     if (last == Phase::waiting) phase_ = Phase::nothing;
     if (std::exchange(finished_, true)) return;
@@ -151,7 +151,7 @@ class Replayer final : public ReplaySink {
     player_->finish();
     player_->give_arena_back();
     publish();
-    // What was submitted last may have failed, and then there is something to tell.
+    // The last submission may have failed, and then there is an error to return.
     if (player_->indispensable() || phase_.load(std::memory_order_relaxed) != Phase::playing) {
       phase_ = Phase::aside;
       return std::nullopt;
@@ -165,9 +165,8 @@ class Replayer final : public ReplaySink {
     return alive;
   }
 
-  // A step that binds again asks for another arena. Where that happens again and again the program needs the memory
-  // more than we do. What is released in stream order is there for others once the GPU has come so far, and the pool
-  // has let go of it.
+  // A step that binds again allocates another arena. If that happens repeatedly the program needs the memory more than
+  // we do. Memory released in stream order is available once the GPU has got there, and the pool has released it.
   bool give_back(const Call&) noexcept override try {
     constexpr std::uint32_t kMost = 3;
     GoingArena arena;
@@ -196,11 +195,11 @@ class Replayer final : public ReplaySink {
   enum class Phase : std::uint8_t {
     waiting,  // no call that matters has come yet
     playing,
-    aside,    // replay has given up; memory that it served is still looked after
+    aside,    // replay has given up; memory that it served is still managed
     nothing,  // everything passes
   };
 
-  // Whoever has the lock may be inside the driver, and wait for the very op of whoever asks.
+  // The lock's holder may be inside the driver, waiting for the very op of the asking thread.
   bool graphs_are_through() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     return lock && player_->onlookers().end().are_through();
@@ -220,7 +219,7 @@ class Replayer final : public ReplaySink {
   // without the lock, so that all else goes on.
   void look(Call& call) {
     const bool plays = phase_.load(std::memory_order_acquire) == Phase::playing;
-    // Nothing of ours runs any more, and nothing will.
+    // None of our work is in flight, and none will be.
     if (!plays && own_onlookers_ && onlookers_->running().empty()) return;
     const bool apart =
         plays && bound_.load(std::memory_order_acquire) && call.has_stream && bystanders_->follows(call.stream);
@@ -236,7 +235,7 @@ class Replayer final : public ReplaySink {
     publish();
   }
 
-  // With what is counted elsewhere. Under the lock; the same again once replay has finished.
+  // Including what is counted elsewhere. Under the lock; constant once replay has finished.
   CounterValues counters() const {
     CounterValues values = counters_;
     if (finished_counting_) return values;
@@ -253,8 +252,7 @@ class Replayer final : public ReplaySink {
     return false;
   }
 
-  // Reads the schedule and gets ready. Threads that come at once do it at once; one wins. `starts`: calls come from now
-  // on.
+  // Reads the schedule and gets ready. Concurrent threads all do it; one wins. `starts`: calls come from now on.
   bool load(bool starts) {
     try {
       Reading read = read_for_replay(options_, context_);
@@ -276,7 +274,7 @@ class Replayer final : public ReplaySink {
         onlookers_ = own_onlookers_.get();
       }
       if (onlookers_) player->onlookers().attach(*onlookers_, [this] { return graphs_are_through(); });
-      // All or nothing: whoever finds a player finds the rest as well.
+      // All or nothing: a thread that finds a player also finds the rest.
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);
       options_.log(ReplayLog::info, options_.schedule_path + ": " + describe(player_->schedule()));
@@ -289,7 +287,7 @@ class Replayer final : public ReplaySink {
     }
   }
 
-  // Its thread gets the priority of the thread that calls this. Whether it runs.
+  // Its thread gets the calling thread's priority. Whether it runs.
   bool start_watchdog() {
     if (watchdog_) return true;
     auto watchdog = std::make_unique<Watchdog>(
@@ -300,7 +298,7 @@ class Replayer final : public ReplaySink {
     return true;
   }
 
-  // After every call: what the watchdog looks at, and whether replay goes on.
+  // After every call: publishes what the watchdog checks, and whether replay goes on.
   void publish() {
     const std::uint64_t held = player_->holding();
     if (held && activity_.load(std::memory_order_relaxed) == 0) {
@@ -323,7 +321,7 @@ class Replayer final : public ReplaySink {
     if (phase_.exchange(Phase::aside) == Phase::aside || player_->standing().ended()) return;
     counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
-                 "replay stands aside: " + counters_.stood_aside + ". The program goes on as without Nimble.");
+                 "replay stands aside: " + counters_.stood_aside + ". The program runs as without Nimble.");
   }
 
   void context_failed(CUresult result) {
@@ -346,7 +344,7 @@ class Replayer final : public ReplaySink {
     give_up(error.what());
   }
 
-  // Something of ours failed, memory most likely. What is held cannot be lost: it goes out as it came.
+  // Our own code failed, most likely out of memory. Held ops must not be lost: submit them in their order.
   void give_up(const char* what) noexcept {
     try {
       std::lock_guard lock(mutex_);
@@ -362,13 +360,13 @@ class Replayer final : public ReplaySink {
   const ReplayOptions options_;
   CallContext& context_;
 
-  // What every call of every thread reads, and next to nothing writes: on a cache line apart from what the thread that
-  // replays writes with each op.
+  // Read by every call of every thread, rarely written: on a cache line apart from what the replaying thread writes
+  // with each op.
   alignas(64) std::atomic<Phase> phase_{Phase::waiting};
   std::atomic<bool> owes_{false};           // whether StepPlayer::errors() had any
   std::atomic<bool> bound_{false};          // likewise StepPlayer::bound()
   std::unique_ptr<Bystanders> bystanders_;  // made before `playing`, then constant; needs no lock
-  Onlookers* onlookers_;                    // likewise; null where nothing runs in another order than the program's
+  Onlookers* onlookers_;                    // likewise; null if everything runs in the program's order
   std::unique_ptr<Onlookers> own_onlookers_;
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
@@ -380,7 +378,7 @@ class Replayer final : public ReplaySink {
   std::unique_ptr<StepPlayer> player_;
   std::unique_ptr<Watchdog> watchdog_;
   bool finished_ = false, finished_counting_ = false;
-  std::uint32_t shortages_ = 0;  // how often memory was short while replay went on
+  std::uint32_t shortages_ = 0;  // how often memory was short during replay
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 namespace nimble {
 
-// The driver looks at the memory of copies and sets when their nodes are made. What the step used may be gone by now;
-// then the next whole step will tell anew. Kernels' parameters are but bytes, and looked at before they are used.
+// The driver checks the memory of copies and sets when their nodes are made. Memory that the step used may be gone by
+// now; then bind after the next whole step. Kernels' parameters are only bytes, and checked before use.
 bool StepBinding::can_bind(std::uint32_t kind) const {
   for (const std::uint32_t index : paths_.ops(kind)) {
     const ScheduleOp& op = schedule_.ops[index];

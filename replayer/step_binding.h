@@ -1,7 +1,7 @@
-// Whether a schedule's step is bound: graphs and arena stand for it, until code, stream or context go.
+// Whether a schedule's step is bound, with its graphs and arena, until code, a stream or the context end.
 //
-// A whole step that has matched tells functions and addresses; before the next one begins it is bound. Not
-// synchronised: the replayer's lock guards it. Errors: replay stands aside, with a reason.
+// A whole step that has matched tells functions and addresses; the step is bound before the next one begins. Not
+// synchronised: the replayer's lock guards it. On errors replay stands aside, with a reason.
 #pragma once
 
 #include <cstdint>
@@ -35,20 +35,20 @@ class StepBinding {
 
   bool bound() const { return bound_; }
 
-  // A whole step of this kind has come, and matched, but could not be replayed, since the kind is not bound: it is due.
+  // A whole step of this kind has matched, but could not be replayed, since the kind is not bound: binding is due.
   void note(std::uint32_t kind) { due_ = kind; }
-  // What was noted is told anew.
+  // Drops the note: a later step will tell anew.
   void forget_due() { due_ = kNone; }
   bool is_due() const { return due_ != kNone; }
-  // Builds graphs and arena for the kind that is due, as far as they are not there. Where that cannot be done yet the
-  // next whole step tells anew.
+  // Builds missing graphs and the arena for the kind that is due. If that is not possible yet, the next whole step
+  // tells anew.
   void bind() {
     if (can_bind(due_)) build(due_);
     due_ = kNone;
   }
-  // Graphs go, and the launch stream is let go of. Nothing is held.
+  // Destroys the graphs and releases the launch stream. Nothing must be held.
   void unbind();
-  // Graphs go, and nothing comes any more.
+  // Destroys the graphs; no more calls come.
   void retire() {
     graphs_.drop();
     bound_ = false;

@@ -48,7 +48,7 @@ Answer StepPlayer::play(Call& call) {
       if (call.host == HostEffect::observe) submitter_.flush_early();
       return run_.release(call, call.size);
     case CallKind::hidden:
-      submitter_.flush_early();  // whether it comes to that, the driver's answer tells
+      submitter_.flush_early();  // the driver's answer will tell whether it ends
       return std::nullopt;
     case CallKind::context_end:
       submitter_.flush_early();
@@ -66,14 +66,14 @@ Answer StepPlayer::play(Call& call) {
   }
   if (is_op(call.kind)) return run_.on_op(call);
   if (submitter_.held().shows(call)) submitter_.flush_early();
-  // What the program waits for, or asks about, on a stream of its own includes what the graphs did for it.
+  // A program's wait for a stream, or query of it, must include what the graphs did in its place.
   if (const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone; stream != kNone)
     standing_.keep_order(streams_.catch_up(stream));
   return std::nullopt;
 }
 
-// From here on the stream collects a graph of the program's: nothing of ours may come in between. Counted before the
-// driver knows, so that no other thread's call makes us do something that a capture forbids.
+// From here on the stream captures a graph of the program: none of our calls may interfere. Counts before the driver
+// call, so that no other thread's call makes us do what a capture forbids.
 void StepPlayer::capture_begins(const StreamRef& stream) {
   submitter_.flush_early();
   run_.stop("a capture began");
@@ -89,7 +89,7 @@ Answer StepPlayer::on_question(Call& call) {
     if (call.sets && call.value != 0) standing_.stand_aside("another device may reach the program's memory");
     return arena_.answer_question(call);
   }
-  // It would not be told what it would have without us, as long as step-local memory comes from the plan.
+  // While step-local memory comes from the plan, the answer would differ from that without Nimble.
   if (!arena_.ask_of_pool(call)) return std::nullopt;
   submitter_.flush();
   arena_.give_back();
@@ -100,7 +100,7 @@ Answer StepPlayer::on_question(Call& call) {
 void StepPlayer::on_end(const Call& call) {
   if (call.ends == Ends::event) return event_ends(call.event);
   submitter_.flush_early();
-  // Graphs hold functions and are launched on the stream: neither may go on being used. The stream may be one of the
+  // Graphs hold functions and are launched on the stream: neither may be used any more. The stream may be one of the
   // green context's.
   if (call.ends != Ends::stream) run_.unbind();
   if (call.ends == Ends::green_context) streams_.forget();
@@ -109,7 +109,7 @@ void StepPlayer::on_end(const Call& call) {
   captures_.forget(call.stream);
 }
 
-// Where a node cannot be had to let go of it, the step binds anew.
+// If a node cannot be made to release it, the step binds anew.
 void StepPlayer::event_ends(CUevent event) {
   const HeldOps& held = submitter_.held();
   if (held.has_record(event) || held.has_wait(event)) submitter_.flush_early();
@@ -117,7 +117,7 @@ void StepPlayer::event_ends(CUevent event) {
   match_.live().forget_event(event);
 }
 
-// The launch stream comes first: with it all graphs go.
+// The launch stream is the first: all graphs go with it.
 void StepPlayer::stream_ends(std::uint32_t stream) {
   if (stream == kNone) return;
   if (stream == 0) return run_.unbind(), streams_.forget();
@@ -125,9 +125,9 @@ void StepPlayer::stream_ends(std::uint32_t stream) {
   streams_.ends(stream);
 }
 
-// The context's own things are gone with it.
+// The context's objects are gone with it.
 void StepPlayer::context_ends(const Call& call) {
-  // Another context's end is no matter of ours.
+  // Another context's end does not concern us.
   const bool ours = !call.context || call.context == streams_.context() || call.context == arena_.context();
   if (!ours) return;
   graphs_.abandon();
@@ -135,7 +135,7 @@ void StepPlayer::context_ends(const Call& call) {
   audits_.abandon();
   onlookers_.end().abandon();
   streams_.abandon();
-  // What other threads may have put in between the program's call and the driver's answer.
+  // Ops of other threads that came between the program's call and the driver's answer.
   submitter_.held().clear();
   standing_.end();
 }
@@ -153,12 +153,12 @@ Bystanders::State StepPlayer::state() const {
           .auditing = audits_.pending()};
 }
 
-// Not where the reason is found: that may be in the midst of submitting, of which the rest comes first, and which may
-// put more on the launch stream for the others to come behind.
+// Not where the reason is found: that may be in the middle of submitting, whose rest comes first, and may put more work
+// on the launch stream for the others to follow.
 void StepPlayer::leave() {
   submitter_.flush();
   streams_.release();
-  // The streams may go from now on without being seen.
+  // From now on the streams may end unseen.
   if (!std::exchange(left_, true) && errors_.failed() == CUDA_SUCCESS) arena_.leave();
 }
 
@@ -174,7 +174,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
     case CallKind::alloc:
     case CallKind::alloc_async:
       if (good && call.memory == MemoryKind::external)
-        standing_.stand_aside("the program uses memory that something else reaches as well");
+        standing_.stand_aside("the program uses memory that something else also reaches");
       if (good) {
         memory_.add({call.address, call.size, call.memory});
         if (call.kind == CallKind::alloc_async) arena_.plan().allocated(call.address, call.thread);
@@ -183,17 +183,17 @@ void StepPlayer::answered(const Call& call, CUresult result) {
     case CallKind::hidden:
       if (!good || (call.texture && schedule_.textures)) break;
       standing_.stand_aside(std::string("the program uses ") + call.note +
-                            ", by which memory may be reached that no parameter names");
+                            ", which may reach memory that no parameter names");
       break;
     case CallKind::context_end:
-      // Most ends were seen coming; that of a primary context only shows when the driver has answered.
+      // Most ends are known beforehand; that of a primary context only when the driver has answered.
       if (good && !standing_.aside()) context_ends(call);
       break;
     case CallKind::capture_begin:
       if (!good) captures_.forget(call.stream);
       break;
     case CallKind::capture_end:
-      // A capture may go on after a call that should have ended it, and end in one that failed.
+      // A capture may go on after a call that should have ended it, and end in a call that failed.
       if (!run_.is_captured(call)) captures_.forget(call.stream);
       break;
     default:

@@ -1,10 +1,9 @@
-// One schedule on the streams of the program that it is for: the state machine that replayer.h describes, without its
-// lock, its log, and the loading.
+// Plays one schedule on the program's streams: the state machine that replayer.h describes, without the lock, the log,
+// and the loading.
 //
-// Owns the parts, each of which has its own state, and leads the program's calls to them: ops to StepRun, which leads
-// one step through the others; what is asked, released, captured or brought to an end to whom it concerns. Not
-// synchronised. Driver calls are made through DriverApi; the step's context is made current around those that may come
-// from other threads.
+// Owns the parts, each with its own state, and dispatches the program's calls to them: ops to StepRun, which leads a
+// step through the others; queries, releases, captures and ends to the parts that they concern. Not synchronised. Makes
+// driver calls through DriverApi; makes the step's context current around those that may come from other threads.
 #pragma once
 
 #include <cuda.h>
@@ -50,66 +49,64 @@ class StepPlayer {
   // Memory came or went by a call that did not come through here.
   void note(const MemoryEvent& event);
 
-  // Audits every `every`th step from now on. `elsewhere` tells how many ops passed that were none of the player's
-  // business.
+  // Audits every `every`th step from now on. `elsewhere` tells how many ops passed that did not concern the player.
   void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
     audits_.start(every, std::move(elsewhere));
   }
-  // Tries from now on which way of submitting is the fastest, and takes that.
+  // From now on times the ways of submitting, and uses the fastest.
   void tune(Tune when) {
     tuning_.start(when, schedule_, [this](std::uint32_t kind) { return match_.cursor().goes_on(kind); });
   }
   const StepTuning& tuning() const { return tuning_; }
-  // Who looks at the step's memory from elsewhere.
+  // Observers of the step's memory from elsewhere.
   StepOnlookers& onlookers() { return onlookers_; }
   // From now on graphs keep the program's order.
   void keep_program_order() { run_.keep_program_order(); }
 
-  // Submits what is held, in program order. What the driver refuses is owed to the program, and replay stands aside.
+  // Submits held ops, in program order. Errors of the driver are deferred, and replay stands aside.
   void flush() { submitter_.flush(); }
-  // Submits what is held, leaves the streams to themselves, and gives the arena back if it can: no one comes back for
-  // any of them.
+  // Submits held ops, releases the streams, and the arena if it can: for good.
   void leave();
-  // The program ends: leaves, and judges what is still to be judged, waiting for it for a while at most.
+  // The program ends: leaves, and judges outstanding audits, waiting for a while at most.
   void finish() {
     leave();
     audits_.finish();
   }
-  // The arena goes back to the pool, if it can. Whether it went.
+  // Releases the arena to the pool, if possible. Whether it did.
   bool give_arena_back() { return arena_.give_back(); }
-  // Memory is short: what is held goes out, and the step binds anew when it comes again. Whether anything was let go
-  // of. Not for a program that is capturing. `going`: what has become of the arena; without an event where it stays.
+  // Memory is short: submits held ops, and binds anew when the step comes again. Whether anything was released. Not for
+  // a program that is capturing. `going`: the outcome for the arena; without an event if it stays.
   bool let_go_of_memory(GoingArena& going);
-  // Nothing of the program's comes here any more, not even the end of a stream: graphs go.
+  // The program's calls no longer come here, not even the end of a stream: destroys the graphs.
   void retire() {
     binding_.retire();
     onlookers_.detach();
   }
 
-  // A call has failed with an error that its context does not survive.
+  // A call has failed with an error that destroys its context.
   void context_failed(CUresult error);
   // A context has ended, as the driver has confirmed.
   void context_gone(const Call& call) {
     errors_.context_gone(call);
     arena_.context_gone(call);
   }
-  // Errors of ops that were held, which the program has yet to be told of.
+  // Deferred errors of held ops.
   StepErrors& errors() { return errors_; }
 
-  // Whether replay goes on, and what there is to say to people.
+  // Whether replay goes on, and messages for the log.
   StandAside& standing() { return standing_; }
   const std::string& stood_aside() const { return standing_.why(); }
 
-  // What calls of other threads are judged by.
+  // The state by which other threads' calls are judged.
   Bystanders::State state() const;
   const Schedule& schedule() const { return schedule_; }
   MemoryMap& memory() { return memory_.map(); }
-  // How far it has come: a step is bound; or one is being matched, or has been, and will be.
+  // Progress: a step is bound; or one is being matched, or has matched and will be bound.
   bool bound() const { return binding_.bound(); }
   bool matching() const { return run_.begun() || binding_.is_due(); }
-  // Whether the program has something here that nobody else can look after: memory, errors, a capture that goes on.
+  // Whether something here still needs the player: the program's memory, deferred errors, a capture under way.
   bool indispensable() const { return arena_.is_in_use() || errors_.any() || captures_.any(); }
-  // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
+  // 0 while nothing is held; otherwise a number that changes exactly with every held op.
   std::uint64_t holding() const { return submitter_.held().holding(); }
 
  private:
@@ -126,7 +123,7 @@ class StepPlayer {
   const StepPaths paths_;
   Captures captures_;
   StandAside standing_;
-  StepStreams streams_;  // of the step at hand; of all steps once bound
+  StepStreams streams_;  // of the current step; of all steps once bound
   StepErrors errors_;
   StepMemory memory_;
   Arena arena_;
@@ -138,7 +135,7 @@ class StepPlayer {
   Submitter submitter_;
   StepBinding binding_;
   StepRun run_;
-  bool left_ = false;  // the streams are on their own
+  bool left_ = false;  // the streams have been released
 };
 
 }  // namespace nimble

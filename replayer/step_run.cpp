@@ -8,7 +8,7 @@ namespace nimble {
 
 namespace {
 
-// Whether the GPU may have to wait for something before it is through with this.
+// Whether the op may have to wait for something on the GPU.
 bool may_wait(CallKind kind) {
   return kind == CallKind::launch || kind == CallKind::host_function || kind == CallKind::graph_launch ||
          kind == CallKind::event_wait || kind == CallKind::opaque;
@@ -39,7 +39,7 @@ StepRun::StepRun(const Uses& uses)
 Answer StepRun::on_op(Call& call) {
   if (captures_.any()) return outside(call);
   if (!cursor_.begun()) return begin_step(call);
-  // A direct op may have been the last that a segment had to wait for.
+  // A direct op may have been the last that a segment was waiting for.
   submitter_.submit_ready();
   if (standing_.aside()) return outside(call);
   const std::uint32_t stream = streams_.find(call.stream);
@@ -53,7 +53,7 @@ Answer StepRun::on_op(Call& call) {
   const char* reason = nullptr;
   if (const std::uint32_t index = next_op(stream, call, reason); index != kNone) return on_matched(index, call);
   if (const std::uint32_t whole = cursor_.whole(); whole != kNone) {
-    // Other kinds of step would have gone on. When it was over, no clock can tell now.
+    // Other kinds of step would have continued. It is too late to time the end.
     cursor_.take_for(whole);
     tuning_.cancel();
     end_step(false, call.thread);
@@ -64,7 +64,7 @@ Answer StepRun::on_op(Call& call) {
   return on_op(call);  // it may be the first op of a step
 }
 
-// The op that the call is, as of the match; the step may turn out to be of another kind.
+// The op that the call matches; the step may turn out to be of another kind.
 std::uint32_t StepRun::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
   const std::uint32_t kind = cursor_.kind();
   const std::uint32_t index = match_.next_op(stream, call, reason);
@@ -79,7 +79,7 @@ std::uint32_t StepRun::op_that_begins_a_stream(const Call& call) {
   return index;
 }
 
-// The step is not of the kind that it was taken for.
+// The step is not of the assumed kind.
 void StepRun::take_for(std::uint32_t kind) {
   submitter_.progress().take_for(kind);
   if (binding_.bound() && tuning_.take_for(kind, graphs_.way()) == Way::own) pass_rest();
@@ -102,7 +102,7 @@ Answer StepRun::begin_step(Call& call) {
   // Not earlier: other ops between two steps may pass without coming here (replayer/match/unrelated_calls.h).
   if (binding_.is_due() && stream != kNone && match_.may_begin_step(stream, call)) binding_.bind();
   audits_.judge();
-  // Other streams wait for an audit only while replay goes on.
+  // Other streams wait for an audit only during replay.
   if (binding_.bound() && !captures_.any() && !audits_.pending()) tuning_.read();
   if (standing_.aside()) return outside(call);
   memory_.objects().begin_step();
@@ -111,10 +111,10 @@ Answer StepRun::begin_step(Call& call) {
   const char* reason = nullptr;
   const std::uint32_t index =
       binding_.bound() ? match_.next_op(stream, call, reason) : match_.op_that_begins_a_stream(call, false);
-  // A wait begins no step, unless the recorded one did.
+  // A wait does not begin a step, unless it did in the recording.
   if (index == kNone || (call.kind == CallKind::event_wait && !match_.is_first(index))) return outside(call);
   if (!binding_.bound()) {
-    binding_.forget_due();  // what the last step has told is told anew from here on
+    binding_.forget_due();  // the new step tells anew what the last one told
     streams_.forget();
     if (!streams_.use_current_context()) return outside(call);
   }
@@ -123,7 +123,7 @@ Answer StepRun::begin_step(Call& call) {
   return standing_.aside() ? outside(call) : on_matched(index, call);
 }
 
-// How the step that begins is to be submitted.
+// Decides how the beginning step is submitted.
 void StepRun::begin_matched_step() {
   MemoryPlan& plan = arena_.plan();
   StepProgress& progress = submitter_.progress();
@@ -145,7 +145,7 @@ void StepRun::begin_matched_step() {
 
 void StepRun::choose_way() {
   StepProgress& progress = submitter_.progress();
-  // Whatever the clock has of a step whose last op the driver has not had goes.
+  // Drops the clock's state of a step whose last op the driver has not had.
   if (!binding_.bound() || progress.passes() || audits_.run() != Audit::Run::graphs) return tuning_.pass_step();
   const Way way = tuning_.begin_step(cursor_.kind());
   progress.pass(way == Way::own);
@@ -178,7 +178,7 @@ Answer StepRun::on_matched(std::uint32_t index, Call& call) {
   return answer;
 }
 
-// The step's own memory, where the plan has it.
+// Serves the step's own memory from the plan.
 void StepRun::serve(const ScheduleOp& op, Call& call) {
   if (op.kind == CallKind::alloc_async) {
     arena_.take(op.object, call);
@@ -193,8 +193,8 @@ Answer StepRun::let_pass(std::uint32_t index, Call& call, bool last) {
   const ScheduleOp& op = schedule_.ops[index];
   const HeldOps& held = submitter_.held();
   ++counters_.ops_passed_through;
-  // What is held and stands before it in the schedule may have to come before it, and so has what its event means.
-  // And where the step ends with it, no graph can go after it.
+  // Held ops before it in the schedule may have to precede it, and so may those that its event refers to. And if it
+  // ends the step, no graph can follow it.
   if (last || held.any_before(index) || held.has_record(call.event) || held.has_wait(call.event)) submitter_.flush();
   submitter_.individually(op.stream);
   call.of_step = true;
@@ -213,8 +213,8 @@ Answer StepRun::outside(Call& call) {
   ++counters_.ops_passed_through;
   if (is_captured(call)) return std::nullopt;
   if (submitter_.held().shows(call)) submitter_.flush_early();
-  // What of the step is still to come may follow the pointers that the call leaves, of which its schedule knows
-  // nothing. Before the call's stream is brought up to date: what is held comes before the call.
+  // The rest of the step may follow pointers that the call leaves, which its schedule does not know. Before the call's
+  // stream catches up: held ops precede the call.
   if (may_leave_pointers(call.kind) && before_.disturb() && cursor_.begun()) pass_rest();
   const std::uint32_t stream = call.has_stream ? streams_.find(call.stream) : kNone;
   if (stream != kNone) standing_.keep_order(streams_.outside(stream, may_wait(call.kind)));
@@ -244,7 +244,7 @@ void StepRun::end_step(bool passes, std::uint32_t thread) {
     ++counters_.steps_passed_through;
     ++counters_.kinds[kind].steps_passed_through;
   }
-  // Where others are bound, its memory has to be where they have it.
+  // If others are bound, its memory has to be at their addresses.
   if (!binding_.bound() || (arena_.plan().serves() && !graphs_.are_built(kind))) binding_.note(kind);
 }
 
@@ -261,7 +261,7 @@ void StepRun::diverge(const char* reason, std::uint32_t at_op) {
 void StepRun::tell_of_divergence(const char* reason, std::uint32_t at_op) {
   const ScheduleOp& op = schedule_.ops[at_op];
   std::string news =
-      "a step went another way than the schedule at op " + std::to_string(at_op) + " (" + std::string(name(op.kind));
+      "a step deviated from the schedule at op " + std::to_string(at_op) + " (" + std::string(name(op.kind));
   if (op.kind == CallKind::launch && op.function != kNone)
     news += " " + schedule_.functions[op.function].name.substr(0, 100);
   news += std::string("): ") + reason;
@@ -281,12 +281,12 @@ void StepRun::unbind(const char* why) {
 void StepRun::keep_program_order() {
   if (graphs_.keeps_program_order()) return;
   onlookers_.want_program_order();
-  if (captures_.any()) return;  // nothing may come in between
-  unbind("others look at its memory");
+  if (captures_.any()) return;  // nothing of ours may interfere
+  unbind("others access its memory");
   graphs_.keep_program_order();
   onlookers_.keep_program_order();
   standing_.tell(
-      "ops on other streams touch the step's memory, in no order with it: from now on its graphs keep the program's "
+      "unordered ops on other streams touch the step's memory: from now on its graphs keep the program's "
       "order");
 }
 
@@ -302,7 +302,7 @@ void StepRun::answered(const Call& call, CUresult result) {
     tuning_.landed();
   }
   if (good && call.host == HostEffect::observe) audits_.judge();
-  // What the driver refused is not part of a step. Ops that are held have not been seen by it.
+  // A call that the driver refused is not part of a step. It has not seen held ops.
   if (!good && call.kind == CallKind::event_record) match_.live().forget_record(call.event);
   if (good || !followed) return;
   if (last) {

@@ -1,8 +1,8 @@
-// Leads one step through those who have its parts: each op of the program's is matched against the schedule, and held,
-// served from the plan, or let pass; where a step begins, ends or goes another way, they are told.
+// Leads one step through the other parts: matches each op of the program against the schedule, and holds it, serves it
+// from the plan, or passes it; tells the parts when a step begins, ends or diverges.
 //
-// Owns what connects a step with the one before and the one after, and nothing else. Not synchronised: the replayer's
-// lock guards it. Allocates nothing while steps match. Errors: replay stands aside.
+// Owns only the state that connects a step with the previous and the next one. Not synchronised: the replayer's lock
+// guards it. Allocates nothing while steps match. On errors replay stands aside.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +32,7 @@ namespace nimble {
 
 class StepRun {
  public:
-  // Who has the parts. All must outlive it.
+  // The parts. All must outlive it.
   struct Uses {
     const Schedule& schedule;
     const DriverApi& driver;
@@ -62,15 +62,15 @@ class StepRun {
 
   // Whether the op goes into a graph that the program is capturing: then it does nothing now.
   bool is_captured(const Call& call) const { return captures_.takes(call, driver_.cuStreamIsCapturing_); }
-  // Some op of the step has come, and more are expected.
+  // Whether some op of the step has come, and more are expected.
   bool begun() const { return cursor_.begun(); }
-  // The step's last op has passed, and the driver has not had it yet.
+  // Whether the step's last op has passed, and the driver has not had it yet.
   bool closes() const { return last_due_; }
-  // A step that has begun goes no further.
+  // Stops a step that has begun.
   void stop(const char* why) {
     if (begun()) diverge(why);
   }
-  // Graphs go: code or a stream does. What is held is submitted while it is known what the ops are.
+  // Destroys the graphs, since code or a stream ends. Submits held ops while their values are valid.
   void unbind(const char* why = "code or a stream went away");
   // From now on graphs keep the program's order.
   void keep_program_order();
@@ -87,9 +87,9 @@ class StepRun {
   Answer let_pass(std::uint32_t index, Call& call, bool last);
   Answer outside(Call& call);
   void pass_rest();
-  // `passes`: the driver has yet to have its last op.
+  // `passes`: the driver has yet to get its last op.
   void end_step(bool passes, std::uint32_t thread);
-  // `at_op`: the op that should have come where the reason was found.
+  // `at_op`: the op that was expected where the reason was found.
   void diverge(const char* reason, std::uint32_t at_op = kNone);
   void tell_of_divergence(const char* reason, std::uint32_t at_op);
 
@@ -112,7 +112,7 @@ class StepRun {
   Counters& counters_;
   StepBefore before_;
   bool last_due_ = false;          // see closes()
-  std::uint32_t last_thread_ = 0;  // which thread's op that is
+  std::uint32_t last_thread_ = 0;  // the thread of that op
 };
 
 }  // namespace nimble

@@ -28,9 +28,9 @@ void TuningReport::save(const std::vector<Tuner>& tuners, const ReplayOptions& o
   if (decisions == 0) return;
   const std::string problem = save_choices(place_, file_, choices);
   if (problem.empty()) {
-    options.log(ReplayLog::info, options.schedule_path + ": the fastest way is kept there, for runs to begin with");
+    options.log(ReplayLog::info, options.schedule_path + ": saved the fastest way there, for later runs to begin with");
   } else {
-    options.log(ReplayLog::warning, options.schedule_path + ": " + problem + ": what is the fastest is not kept.");
+    options.log(ReplayLog::warning, options.schedule_path + ": " + problem + ": the fastest way is not saved.");
   }
 }
 

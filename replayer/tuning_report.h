@@ -1,7 +1,7 @@
-// What tuning has decided, told: in the log and the counters as it is decided, and in the schedule's file at the end.
+// Reports the decisions of tuning: in the log and the counters as they are made, and in the schedule's file at the end.
 //
-// Remembers what it has said, and which file the schedule was read from, wherever the program goes since. Not
-// synchronised: the replayer's lock guards it. Errors: what could not be written is said in the log.
+// Remembers what it has reported, and the absolute path of the schedule's file. Not synchronised: the replayer's lock
+// guards it. Logs what could not be written.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ namespace nimble {
 
 class TuningReport {
  public:
-  // Of the schedule that was read from this place, where this file was before.
+  // For the schedule read from this path, with the file's facts from before.
   void begin(std::string place, const FileFacts& file) {
     place_ = std::move(place);
     file_ = file;
   }
-  // Says what the tuners have decided since, one for each kind of step.
+  // Reports new decisions of the tuners, one for each kind of step.
   void say(const std::vector<Tuner>& tuners, Counters& counters, const ReplayOptions& options);
-  // Keeps it in the schedule's file, where anything was decided in this run.
+  // Saves them in the schedule's file, if anything was decided in this run.
   void save(const std::vector<Tuner>& tuners, const ReplayOptions& options) const;
 
  private:
   std::string place_;
   FileFacts file_;
-  std::vector<std::uint32_t> said_;  // decisions, by kind of step
+  std::vector<std::uint32_t> said_;  // decisions reported, by kind of step
 };
 
 }  // namespace nimble

@@ -9,7 +9,7 @@ namespace nimble {
 
 namespace {
 
-// Looks without anything held after which the thread goes to sleep, so that an idle program costs nothing.
+// How many looks without held ops until the thread sleeps, so that an idle program costs nothing.
 constexpr int kIdleLooks = 200;
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace nimble::analyzer {
 std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op);
 
 // What the program created that lets kernels reach memory that no parameter names, or gives memory a second address;
-// empty if nothing of the kind. Textures and surfaces count only if `textures` is true: who knows the code knows
-// whether it uses them.
+// empty if nothing of the kind. Textures and surfaces count only if `textures` is true: a caller that knows the code
+// knows whether it uses them.
 std::string hidden_memory(const Trace& trace, bool textures = true);
 
 // The pointer at this place, or null.

@@ -7,10 +7,10 @@
 // else to that object before, in the step or in the whole trace, the launch counts as writing to it: two such launches
 // do not run at the same time.
 //
-// Nodes of a graph, which a recording holds as launches that did not run, only fill what captures have allocated:
-// whoever is about to use that runs the graph first. Memory that the host can reach counts as filled, and so does
-// memory whose origin was not recorded. Ops that nothing is known about fill nothing, and neither does what came before
-// a recording that begins in the middle: it was not seen. Pure; one thread. No errors.
+// Nodes of a graph, which a recording holds as launches that did not run, only fill what captures have allocated: the
+// program runs the graph before it uses that. Memory that the host can reach counts as filled, and so does memory whose
+// origin was not recorded. Ops that nothing is known about fill nothing, and neither does what came before a recording
+// that begins in the middle: it was not seen. Pure; one thread. No errors.
 #pragma once
 
 #include <cstdint>

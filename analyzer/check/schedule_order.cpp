@@ -81,7 +81,7 @@ class KeptValues : public json::json_sax_t {
 
 json parse(const std::string& text, const std::string& file) {
   KeptValues values;
-  if (!json::sax_parse(text, &values)) throw InputError(file, 0, "", "is no JSON");
+  if (!json::sax_parse(text, &values)) throw InputError(file, 0, "", "is not JSON");
   return std::move(values.root);
 }
 
@@ -202,7 +202,7 @@ ScheduleOrder order_of_kind(const ScheduleOrder& order, std::size_t kind) {
 ScheduleOrder read_schedule_order(const std::string& text, const std::string& file) {
   json parsed = parse(text, file);
   const JsonEnds ends(parsed);
-  if (!parsed.is_object()) throw InputError(file, 0, "", "is no schedule");
+  if (!parsed.is_object()) throw InputError(file, 0, "", "is not a schedule");
   FilePlace place{file, 0};
   Fields top(parsed, "", place);
   if (std::uint64_t version = top.number("nimble_schedule"); version != kScheduleVersion)

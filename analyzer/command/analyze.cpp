@@ -46,7 +46,7 @@ struct Arguments {
   bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false, one_kind = false;
 };
 
-// Writes a file that the user has named.
+// Writes a file that the user named.
 void write_file(const std::string& path, const std::string& text, FileKind kind, bool force) {
   const WrittenFile written = write_own_file(path, text, kind, taken_of_named(path, force));
   if (!written.why_other.empty()) throw std::runtime_error(refusal_of_named(path, written.why_other));
@@ -67,7 +67,7 @@ std::string write_schedule(const Arguments& arguments, const std::string& text) 
   return written.path;
 }
 
-// A number of bytes, with or without K, M, G or T after it; nothing if the text is none.
+// A number of bytes, with or without K, M, G or T after it; nothing if the text is not one.
 std::optional<std::uint64_t> bytes_of(std::string_view text) {
   std::uint64_t bytes = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
@@ -99,7 +99,7 @@ std::string read_options(const Arguments& arguments, AnalysisOptions& options) {
              : "--memory-limit: " + arguments.memory_limit + " is not a number of bytes, such as 4096, 512K or 2G";
 }
 
-// Why one of the files that are to be written may not be; empty if all may.
+// Why one of the output files must not be written; empty if all may be.
 std::string why_not_writable(const Arguments& arguments) {
   const bool names_schedule = arguments.output_is_named && !arguments.no_schedule && arguments.why.empty();
   for (const auto& [path, kind] :
@@ -192,7 +192,7 @@ const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
         throw CLI::Success();
       },
       "Print the rules that come with nimble-analyze, and exit");
-  app.add_option("--trust", arguments.trust, "The weakest evidence to believe about what ops read and write")
+  app.add_option("--trust", arguments.trust, "The weakest evidence to trust on what ops read and write")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))))
       ->capture_default_str();
   app.add_option("--why", arguments.why, "Explain why two ops of the step are ordered or not, and write no schedule")

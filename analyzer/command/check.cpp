@@ -61,7 +61,7 @@ int check_command(int argc, char** argv) {
   app.add_option("schedule", arguments.schedule, "The schedule")->required();
   arguments.rules.add_to(app);
   app.add_option("--trust", arguments.trust,
-                 "The weakest evidence to believe; by default that which the schedule was made with")
+                 "The weakest evidence to trust; by default that which the schedule was made with")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
   app.add_flag("--quiet", arguments.quiet, "Print nothing if all is well");
   app.footer("Exit status: 0 all ordered, 1 two ops are not or it failed, 2 bad input or usage, 3 no step found.");

@@ -11,7 +11,7 @@
 namespace nimble::analyzer {
 
 void RulesArguments::add_to(CLI::App& app) {
-  app.add_option("--rules", files, "A file that says what kernels read and write; may be given again")->expected(1);
+  app.add_option("--rules", files, "A file that says what kernels read and write; repeatable")->expected(1);
   app.add_flag("--no-shipped-rules", no_shipped, "Leave out the rules that come with nimble-analyze");
 }
 

@@ -32,7 +32,7 @@ TraceFile read_recording(const std::string& path) {
   if (!is_there && others.size() == 1) {
     const std::vector<nimble::PartFile> parts = nimble::parts_of(path);
     const bool is_part = !parts.empty();
-    complain(path + " is not there; reading " + others.front() +
+    complain(path + " does not exist; reading " + others.front() +
                  (!is_part                     ? ", which was recorded in its place"
                   : parts.front().is_written() ? ", which is still being recorded"
                                                : ", which an interrupted recording has left"),

@@ -22,13 +22,13 @@ using nlohmann::json;
 
 constexpr std::uint64_t kCallTrack = 1, kStreamTrack = 2;  // `pid` of the two kinds of tracks
 
-// What the lines so far have said. Copies are for who looks before the end.
+// The state after the lines so far. Copies serve readers that look before the end.
 class Decoder {
  public:
   // `file` must outlive it and its copies.
   explicit Decoder(const std::string& file) : file_(file) {}
 
-  // Decodes one event. `line` is where it stands.
+  // Decodes one event, which is on line `line`.
   void event(const json& event, std::uint64_t line) {
     FilePlace place{file_, line};
     if (!event.is_object()) throw InputError(file_, line, "", "an event must be a JSON object");
@@ -41,7 +41,7 @@ class Decoder {
       seen_header_ = true;
       return;
     }
-    if (ended_) throw InputError(file_, line, "name", "an event stands after nimble.end");
+    if (ended_) throw InputError(file_, line, "name", "an event follows nimble.end");
     if (phase == "M") {
       const std::string& name = top.text("name");
       if (name.rfind("nimble.", 0) == 0) metadata(name, Fields(top.object("args"), "args.", place));
@@ -70,7 +70,7 @@ class Decoder {
       if (calls[order[i]].seq == calls[order[i - 1]].seq)
         throw InputError(
             file_, lines_[order[i]], "args.seq",
-            std::to_string(calls[order[i]].seq) + " stands at line " + std::to_string(lines_[order[i - 1]]) + " too");
+            std::to_string(calls[order[i]].seq) + " is also at line " + std::to_string(lines_[order[i - 1]]));
     if (!sorted) {
       std::vector<TraceCall> in_order;
       in_order.reserve(calls.size());
@@ -85,8 +85,8 @@ class Decoder {
   }
 
  private:
-  // Constant variables are as good as none where the program cannot have the address of one: of their image it has
-  // asked for none.
+  // Constant variables do not matter if the program cannot have the address of one, since it has looked up none of
+  // their image.
   void judge_constants() {
     if (trace_.dropped > 0) return;
     std::vector<bool> asked(trace_.images.size());
@@ -111,7 +111,7 @@ class Decoder {
 
   void metadata(const std::string& name, const Fields& args) {
     if (name == "nimble.trace") {
-      args.fail("version", "the event nimble.trace stands twice");
+      args.fail("version", "the event nimble.trace occurs twice");
     } else if (name == "nimble.coverage") {
       coverage(args);
     } else if (name == "nimble.probe") {
@@ -206,14 +206,14 @@ class Lines {
   }
 
  private:
-  // False where the file was cut off in this line.
+  // False if the file was cut off in this line.
   bool take(std::string_view line, std::uint64_t number, bool terminated) {
     if (number == 1) {
-      if (line != "[") throw InputError(path_, 1, "", "is no trace: its first line must be [ alone");
+      if (line != "[") throw InputError(path_, 1, "", "is not a trace: its first line must be [ alone");
       return true;
     }
     if (line.empty()) return true;
-    if (closed_) throw InputError(path_, number, "", "something stands after the closing ]");
+    if (closed_) throw InputError(path_, number, "", "something follows the closing ]");
     if (line == "]") {
       closed_ = true;
       return true;
@@ -227,7 +227,7 @@ class Lines {
       event = json::parse(line.begin(), line.end());
     } catch (const json::exception& error) {
       if (!terminated) return false;
-      throw InputError(path_, number, "", "is no JSON object: " + reason(error));
+      throw InputError(path_, number, "", "is not a JSON object: " + reason(error));
     }
     decoder_.event(event, number);
     return true;
@@ -235,7 +235,7 @@ class Lines {
 
   const std::string& path_;
   Decoder decoder_;
-  std::uint64_t before_ = 0;  // lines that were read
+  std::uint64_t before_ = 0;  // lines read before
   bool closed_ = false;
 };
 

@@ -108,7 +108,8 @@ void launch(const Fields& args, Trace& trace, TraceCall& call) {
   if (args.has("nowhere"))
     for (const json& word : args.list("nowhere")) {
       const std::uint64_t at = args.number_of(word, "nowhere", kMaxId);
-      if (at % 8 != 0 || at + 8 > call.params.size()) args.fail("nowhere", "is no place of a word in the parameters");
+      if (at % 8 != 0 || at + 8 > call.params.size())
+        args.fail("nowhere", "is not the offset of a word in the parameters");
       if (!call.nowhere.empty() && at <= call.nowhere.back()) args.fail("nowhere", "must ascend");
       call.nowhere.push_back(static_cast<std::uint32_t>(at));
     }

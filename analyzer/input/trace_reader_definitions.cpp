@@ -40,7 +40,7 @@ std::vector<ParamLayout> layout(const Fields& args) {
 
 std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end) {
   const std::uint64_t at = args.number_of(word, name, kMaxId);
-  if (at % 8 != 0 || at >= end) args.fail(name, std::to_string(at) + " is no word of the parameters");
+  if (at % 8 != 0 || at >= end) args.fail(name, std::to_string(at) + " is not a word of the parameters");
   return static_cast<std::uint32_t>(at);
 }
 

@@ -45,7 +45,7 @@ void CommunicationOrder::add_after_last(std::uint32_t op, const std::vector<std:
   if (const std::size_t before = count_before(op, ops, s); before > 0) add_order(ops[before - 1], op);
 }
 
-// As well known as it is that they communicate, or wait.
+// The evidence is that of their communicating, or waiting.
 void CommunicationOrder::add_order(std::uint32_t from, std::uint32_t to) {
   Evidence evidence = Evidence::exact;
   for (std::uint32_t op : {from, to}) {

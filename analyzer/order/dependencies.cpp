@@ -77,7 +77,7 @@ class Finder {
       // Ops on other streams that are neither before this one nor, since they came earlier, after it.
       add_races(op, accessing_[s], s);
     }
-    add_after_records(op, Evidence::assumed);  // it may tell somebody that these are true
+    add_after_records(op, Evidence::assumed);  // it may tell an observer that these have happened
     by_communication_.add(op);
     add_after_barriers(op);
     std::uint32_t s = order_.stream(op);
@@ -103,7 +103,8 @@ class Finder {
     if (found != last_record_.end()) list_.add_order(found->second, op, Evidence::exact);
   }
 
-  // Whoever learns that the op is done may conclude that all is done which the program had put before it.
+  // An observer that learns that the op is done may conclude that everything is done which the program had put before
+  // it.
   void add_after_all(std::uint32_t op, Evidence evidence) {
     gather(op, collector_[order_.stream(op)], evidence);
     add_after_records(op, evidence);

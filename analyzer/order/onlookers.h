@@ -1,5 +1,5 @@
-// Memory of a step that ops of other streams touch while it runs, without being part of any step: they may be polling,
-// or leaving something for the step to find.
+// Finds memory of a step that ops of other streams touch while it runs, without being part of any step: they may be
+// polling it, or leaving data for the step to find.
 //
 // Onlookers are ops among the steps, on another stream than some op of a step, that the program has not ordered with
 // that op, if the two touch the same memory and one of them writes. What an onlooker sees of the step keeps the

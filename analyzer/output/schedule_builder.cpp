@@ -130,7 +130,7 @@ class Builder {
       const auto begin = call.params.begin() + first;
       result.equal.push_back({first, {begin, begin + count}});
     }
-    // No copy can take back what it tells others: for an audit it may write anything.
+    // Restoring a copy cannot undo what it tells others: for an audit it may write anything.
     if (known.communicates == Communicates::no) add_writes(op, result);
   }
 
@@ -272,7 +272,7 @@ Schedule build_schedule(const Analysis& analysis) {
   if (analysis.others.empty()) return std::move(first.schedule);
   KindMerger merger;
   merger.add(std::move(first));
-  // They are known to go together.
+  // They are known to be compatible.
   for (const StepAnalysis& other : analysis.others) merger.add(build_kind_schedule(other));
   return merger.schedule();
 }

@@ -6,8 +6,8 @@
 // asks of it: what is fixed for one is fixed for all, and a graph has the edges of all. Objects that are not step-local
 // are merged if they were the same allocation in the trace.
 //
-// Owns what it holds. One thread. Indices are those of the schedule at hand. No errors: if kinds do not go together,
-// the reason is returned.
+// Owns what it holds. One thread. Indices are those of the schedule at hand. No errors: if kinds are incompatible, the
+// reason is returned.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ SharedBeginning shared_beginning(const Schedule& a, const Schedule& b);
 
 class KindMerger {
  public:
-  // Adds a kind. Empty, or why it does not go together with those before, which then stay as they are.
+  // Adds a kind. Empty, or why it is incompatible with the earlier ones, which then stay as they are.
   std::string add(KindSchedule kind);
   const Schedule& schedule() const { return merged_; }
 

@@ -12,7 +12,7 @@ namespace {
 
 // Why no schedule may serve steps of this kind together with others; empty if one may.
 std::string why_alone(const StepAnalysis& kind) {
-  if (kind.evidence.accesses.carries) return "it relies on what the step before has left in memory";
+  if (kind.evidence.accesses.carries) return "it relies on what the previous step has left in memory";
   if (kind.cut.streams.streams.size() > 1) return "it uses several streams";
   return {};
 }

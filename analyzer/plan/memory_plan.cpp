@@ -121,7 +121,7 @@ class Packer {
          std::vector<std::uint32_t> by_alloc)
       : objects_(objects.objects), order_(order), places_(places), by_alloc_(std::move(by_alloc)) {}
 
-  // As a pool would that goes through the program's allocations and releases.
+  // As a pool would, following the program's allocations and releases.
   Packing walk() const {
     Packing result{std::vector<std::uint64_t>(objects_.size(), 0), 0};
     std::vector<std::uint32_t> by_free = by_alloc_;

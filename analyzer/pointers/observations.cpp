@@ -13,7 +13,7 @@ using Ranges = std::vector<TraceProbe::Range>;
 
 // How far past an object's end a word may be that was computed from it: the driver's pools align to as much. cuDNN's
 // are 16 bytes past the end (H200, convolutions of DARTS).
-constexpr std::uint64_t kJustBehind = 512;
+constexpr std::uint64_t kJustPastEnd = 512;
 
 bool holds(const Ranges& compared, const Object& object) {
   auto found =
@@ -102,7 +102,7 @@ bool Observations::is_past_end(std::uint32_t call, const WordPastEnd& word) cons
   const Object& object = objects_.objects()[found->object];
   const std::uint64_t value = word_at(params, word.at);
   return value - word_at(params, word.pointer) == word.distance && value >= object.base + object.size &&
-         value - object.base - object.size < kJustBehind;
+         value - object.base - object.size < kJustPastEnd;
 }
 
 std::vector<std::uint32_t> Observations::past_ends(std::uint32_t call) const {

@@ -31,7 +31,7 @@ void PointersInMemory::before_the_step() {
     taints_.set_clearing(!is_node_of_a_graph(trace_.calls[index]));
     outside(index);
   }
-  // Nor need a graph have run before, and whoever launches it may fill memory anew each time.
+  // Nor need a graph have run before, and the program may fill memory anew before each launch.
   taints_.set_clearing(
       std::ranges::none_of(calls, [&](std::uint32_t call) { return is_node_of_a_graph(trace_.calls[call]); }));
   repeat_before();

@@ -50,7 +50,7 @@ class RuleReader {
     try {
       return Expression(fields_.text(field));
     } catch (const ExpressionError& error) {
-      fields_.fail(field, std::string("is no regular expression: ") + error.what());
+      fields_.fail(field, std::string("is not a regular expression: ") + error.what());
     }
   }
 
@@ -156,7 +156,7 @@ void Rules::read(const std::string& path) {
 void Rules::read_text(const std::string& text, const std::string& name) {
   nlohmann::json file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const JsonEnds ends(file);
-  if (file.is_discarded() || !file.is_object()) throw InputError(name, 0, "", "is no JSON object");
+  if (file.is_discarded() || !file.is_object()) throw InputError(name, 0, "", "is not a JSON object");
   FilePlace place{name, 0};
   Fields top(file, "", place);
   std::uint64_t version = top.number("nimble_rules");

@@ -1,4 +1,4 @@
-// Declared accesses: rules files in the format of docs/reference/formats.md, of a user's or shipped with the tool
+// Declared accesses: rules files in the format of docs/reference/formats.md, the user's or those shipped with the tool
 // (analyzer/rules/shipped_rules.h).
 //
 // Rules owns its compiled expressions; it is immutable once read, so threads may share it. Errors: InputError, naming

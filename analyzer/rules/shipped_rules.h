@@ -9,7 +9,7 @@ namespace nimble::analyzer {
 // Appends all of them. A user's rules come first: the first that matches applies.
 void add_shipped_rules(Rules& rules);
 
-// Their text, file after file, for people.
+// Their text, file after file, for users to read.
 std::string shipped_rules_text();
 
 }  // namespace nimble::analyzer

@@ -1,4 +1,4 @@
-// Asks the sources of evidence about each op, and repeats that until it agrees with what the step before left in
+// Asks the sources of evidence about each op, and repeats that until it agrees with what the previous step left in
 // memory.
 #include "analyzer/stages/find_accesses.h"
 

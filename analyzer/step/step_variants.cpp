@@ -13,7 +13,7 @@
 namespace nimble::analyzer {
 namespace {
 
-// With less work than this a kind is not one that a graph could hold.
+// A kind with less work than this is not worth a graph.
 constexpr std::uint32_t kLeastOps = 2;
 // What one of several kinds has to explain by itself, at the least.
 constexpr LeastShares kLeastAmongOthers{0.05, 0.05};

@@ -1,6 +1,6 @@
 // Puts the calls of several threads into one order that does not depend on how the threads happened to interleave.
 //
-// A recording has its calls as they came: if two threads issue a step together, in another order each time, so that
+// A recording has its calls as they came: if two threads issue a step together, in a different order each time, so that
 // nothing would seem to repeat. Here the thread with the most work goes on until it needs something that another one
 // did before it: a call on the same stream or event, memory that came or went, or a call that concerns everything. Then
 // that thread goes on, up to that point. Calls that depend on each other keep the order in which they were recorded, so

@@ -13,7 +13,7 @@ CaptureStream::~CaptureStream() {
 void CaptureStream::begin() {
   memory_used_ = marks_used_ = lanes_used_ = 0;
   asides_.clear();
-  // Relaxed, so that memory can be had meanwhile.
+  // Relaxed, so that memory can be allocated meanwhile.
   check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
   capturing_ = true;
 }
@@ -36,7 +36,7 @@ void CaptureStream::launch_graph(const Graph& graph) {
   ++operations_;
 }
 
-// A plain record within a capture only marks a place for other streams: this one is to be there for the host.
+// A plain record within a capture only marks a place for other streams: this one is for the host.
 void CaptureStream::record(const digits::Event& event) {
   if (!capturing_) return Stream::record(event);
   check(cuEventRecordWithFlags(event.get(), stream_, CU_EVENT_RECORD_EXTERNAL), "cuEventRecordWithFlags");
@@ -86,7 +86,7 @@ CUdeviceptr CaptureStream::allocate(std::size_t bytes) {
   if (!capturing_) return Stream::allocate(bytes);
   if (memory_used_ == memory_.size()) memory_.emplace_back(bytes);
   const digits::DeviceBuffer& memory = memory_[memory_used_++];
-  if (memory.bytes() != bytes) throw digits::Error("a capture needs other memory than the one before it");
+  if (memory.bytes() != bytes) throw digits::Error("a capture needs other memory than the previous one");
   return memory.address();
 }
 

@@ -1,9 +1,9 @@
 // A stream of examples/digits that can be captured: what is enqueued between begin and end becomes a CUDA graph by
-// hand, as a careful engineer writes one. Every tensor of it keeps memory of its own, and what the program marks as
-// branches becomes branches of the graph; or, with Shape::line, all of it one line.
+// hand, as a careful engineer writes one. Every tensor keeps its own memory, and what the program marks as branches
+// becomes branches of the graph; or, with Shape::line, all of it one line.
 //
-// Memory, streams and events of captures are used again by the next one, so graphs of one CaptureStream must not run
-// side by side: that is so where all are launched on it. One thread. Errors are thrown as digits::Error.
+// The next capture reuses memory, streams and events, so graphs of one CaptureStream must not run concurrently: launch
+// all of them on it. One thread. Errors are thrown as digits::Error.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ class CaptureStream final : public digits::Stream {
   ~CaptureStream() override;
 
   void begin();
-  // The device has been sent all that the graph needs before its first launch.
+  // The graph is uploaded to the device before its first launch.
   std::unique_ptr<Graph> end();
   void launch_graph(const Graph& graph);
 
@@ -50,15 +50,15 @@ class CaptureStream final : public digits::Stream {
  private:
   struct Fork {
     CUstream before;            // also that of the first branch
-    CUevent point;              // what all branches begin behind
+    CUevent point;              // precedes all branches
     std::vector<CUevent> ends;  // of the branches but the first
   };
 
   CUdeviceptr allocate(std::size_t bytes) override;
   void free(CUdeviceptr address) noexcept override;
   bool branches() const { return capturing_ && shape_ == Shape::branches; }
-  CUevent mark();               // the end of the stream at hand
-  void wait_for(CUevent mark);  // on the stream at hand
+  CUevent mark();               // the end of the current stream
+  void wait_for(CUevent mark);  // on the current stream
   CUstream next_lane();
 
   const Shape shape_;

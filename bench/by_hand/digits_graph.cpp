@@ -1,12 +1,12 @@
-// digits with its training step as a CUDA graph, written by hand: what a program gains that is rewritten for graphs, to
-// hold Nimble against. The kernels, the network and the program around it are those of examples/digits.
+// digits with its training step as a CUDA graph, written by hand: the gain of a program that is rewritten for graphs,
+// to compare Nimble with. The kernels, the network and the program around it are those of examples/digits.
 //
 //   digits_graph line|branches ARGUMENTS...      as `digits ARGUMENTS...`
 //
 // There is a graph for each pair of pinned buffers that the trainer fills, so that a step is one cuGraphLaunch and
-// nothing is changed in a graph before it. The learning rate is a constant of theirs: they are made anew, before the
-// epoch's steps are timed, when it changes. `branches` is the graph with the step's parallelism, `line` what a capture
-// of the program as it is would be, each of them without allocations.
+// nothing is changed in a graph before it. The learning rate is a constant of theirs: they are recreated, before the
+// epoch's steps are timed, when it changes. `branches` is the graph with the step's parallelism, `line` a capture of
+// the program as it is, each of them without allocations.
 #include <cstdio>
 #include <cstring>
 

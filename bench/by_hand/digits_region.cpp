@@ -1,5 +1,5 @@
 // digits with its training step as a region of Nimble's C API (include/nimble/nimble.h): run once, and launched from
-// then on. To be held against the graphs written by hand of digits_graph.cpp; needs NIMBLE_MODE=regions.
+// then on. To compare with the hand-written graphs of digits_graph.cpp; needs NIMBLE_MODE=regions.
 //
 //   digits_region ARGUMENTS...      as `digits ARGUMENTS...`
 //

@@ -1,14 +1,12 @@
 // Inference at batch 1 through the driver API: a network of Inception blocks, whose layers are those of
-// examples/digits. Each block has four branches of small kernels; of a step the GPU could do four times as much at once
-// as it is given.
+// examples/digits. Each block has four branches of small kernels; in a step the GPU could do four times as much at
+// once.
 //
-//   inception eager            one stream, in order, as programs are written that know of no graphs
-//   inception line|branches    the step as a CUDA graph by hand: what it does, in a line; or with its branches side by
-//   side
+//   inception eager            one stream, in order, like programs without graphs
+//   inception line|branches    the step as a CUDA graph by hand: in a line; or with its branches concurrent
 //
-// Makes steps on command, and says what they took and what came of them (gpu_suite/programs/stepped.h). A step is the
-// copy of an image, another each time, to the device, the network, and the copy of ten numbers back. All variants
-// compute the same bits.
+// Makes steps on command, and prints their times and results (gpu_suite/programs/stepped.h). A step copies a different
+// image to the device each time, runs the network, and copies ten numbers back. All variants compute the same bits.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -31,7 +29,7 @@ using digits::ConvShape;
 using digits::Tensor;
 
 constexpr int kSize = 16, kColours = 3, kStem = 32, kBlocks = 8, kClasses = 10;
-constexpr int kPoolAfter[] = {3, 6};  // so many blocks the image gets half as high and wide
+constexpr int kPoolAfter[] = {3, 6};  // blocks the image gets half as high and wide
 
 int size_of_block(int block) {
   int size = kSize;
@@ -89,7 +87,7 @@ class Inception {
       enqueue();
   }
 
-  // What the step at hand gave is kept, so that one that went wrong is not forgotten.
+  // The current step's result is kept, so that a failed one is not forgotten.
   void synchronize() {
     stream_.synchronize();
     for (int i = 0; i < kClasses; ++i) outputs_.push_back(std::bit_cast<unsigned>(logits_.data()[i]));
@@ -116,7 +114,7 @@ class Inception {
   }
 
   const digits::Device device_;
-  CaptureStream stream_;  // as any other while nothing is captured
+  CaptureStream stream_;  // an ordinary stream while nothing is captured
   digits::Layers layers_;
   std::vector<Conv> convolutions_;
   digits::PinnedBuffer<float> image_{kColours * kSize * kSize}, logits_{kClasses};

@@ -1,5 +1,6 @@
-// What the device makes of branches, priorities and bandwidth inside one CUDA graph: what analyzer/model/makespan.h and
-// the policy `cost` rest on. Prints one JSON object, times in microseconds, the least of many launches each.
+// Measures how the device runs branches, priorities and bandwidth inside one CUDA graph: the basis of
+// analyzer/model/makespan.h and the policy `cost`. Prints one JSON object, times in microseconds, each the least of
+// many launches.
 //
 //   nvcc -O2 -arch=native -o graph_branches bench/device/graph_branches.cu && ./graph_branches
 
@@ -53,7 +54,7 @@ class Graph {
     return add(reinterpret_cast<void*>(spin), blocks, 64, arguments, after, priority);
   }
 
-  // `patched`: a kernel node whose parameters are set once more in the executable graph, or null.
+  // `patched`: a kernel node whose parameters are set again in the executable graph, or null.
   cudaGraphNode_t add_copy(void* to, void* from, std::size_t bytes, const Nodes& after) {
     cudaGraphNode_t node;
     check(
@@ -97,7 +98,7 @@ class Graph {
   cudaGraph_t graph_;
 };
 
-// Branches of eight kernels of one block each, side by side.
+// Concurrent branches of eight kernels of one block each.
 double branches(int count, bool one_after_the_other) {
   Graph graph;
   Nodes ends(count, graph.add_spin(1, {}));
@@ -119,8 +120,8 @@ double chain(int count) {
   return graph.least_us();
 }
 
-// Levels of short kernels, `width` of them side by side. Each comes behind the one before it on its own lane and behind
-// its neighbour there; microseconds a level.
+// Levels of short kernels, `width` of them concurrent. Each is ordered after the previous one on its own lane and, with
+// `neighbour`, after its neighbour's; microseconds per level.
 double crossing(int width, int levels, bool neighbour) {
   Graph graph;
   Nodes ends(width, graph.add_spin(1, {}));
@@ -135,7 +136,7 @@ double crossing(int width, int levels, bool neighbour) {
   return graph.least_us() / levels;
 }
 
-// A short kernel, so many behind it side by side, and again one behind these; microseconds from one to the next.
+// A short kernel, `width` concurrent ones after it, and one after these again; microseconds from one to the next.
 double forks(int width, int times) {
   Graph graph;
   cudaGraphNode_t end = graph.add_spin(1, {});
@@ -147,7 +148,7 @@ double forks(int width, int times) {
   return graph.least_us() / times;
 }
 
-// Kernel and copy of 32 KiB by turns, with or without something beside them; microseconds for the two.
+// Alternating kernels and copies of 32 KiB, with or without concurrent work; microseconds for the two.
 double kernels_and_copies(int times, bool beside, bool copy) {
   char *from, *to;
   check(cudaMalloc(&from, 32768));
@@ -168,7 +169,7 @@ double kernels_and_copies(int times, bool beside, bool copy) {
   return us;
 }
 
-// A kernel of twenty waves on the whole device, and a chain of twelve kernels of one block beside it.
+// A kernel of twenty waves on the whole device, and a concurrent chain of twelve kernels of one block.
 double beside_a_large_one(int multiprocessors, int priority, bool chain_first, bool patch = false) {
   Graph graph;
   cudaGraphNode_t begin = graph.add_spin(1, {}), end = begin;
@@ -179,7 +180,7 @@ double beside_a_large_one(int multiprocessors, int priority, bool chain_first, b
   return graph.least_us(priority != 0 ? cudaGraphInstantiateFlagUseNodePriority : 0, patch ? end : nullptr, 9000);
 }
 
-// Copies of 256 MiB, each of which the memory's bandwidth bounds.
+// Copies of 256 MiB, each bound by memory bandwidth.
 double copies(int multiprocessors, int count, bool side_by_side) {
   long n = 1 << 24;
   std::vector<float4*> memory(2 * count);

@@ -1,5 +1,5 @@
-// What it takes to change parameters of an executable graph: node by node, by updating the whole graph, and either
-// while the graph is running or not. Why replay patches as it does rests on these figures (docs/decisions).
+// The cost of changing parameters of an executable graph: node by node, or by updating the whole graph, each while the
+// graph runs and while it does not. Replay's way of patching is based on these figures (docs/decisions).
 //
 //   nvcc -std=c++17 -O2 bench/device/graph_updates.cu -lcuda -o graph_updates && ./graph_updates
 //
@@ -52,7 +52,7 @@ CUfunction function_of(const void* symbol) {
   return reinterpret_cast<CUfunction>(function);
 }
 
-// The first node spins for so long.
+// The first node spins for `cycles`.
 Graph make(int nodes, long long cycles, CUdeviceptr memory) {
   Graph result;
   check(cuGraphCreate(&result.graph, 0), "cuGraphCreate");
@@ -113,7 +113,7 @@ void measure(int nodes, int changed, bool whole, bool running) {
     const double end = now_us();
     const bool still_running = cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
     check(cuStreamSynchronize(stream), "cuStreamSynchronize");
-    if (running && !still_running) continue;  // the first launch was over before: not what is measured
+    if (running && !still_running) continue;  // the first launch had finished: not the case to measure
     if (round < 5) continue;
     change.push_back(changed_at - begin);
     launch.push_back(end - changed_at);

@@ -1,4 +1,4 @@
-"""Eager PyTorch by itself and under replay, side by side, with what NIMBLE_TUNE measured and decided.
+"""Compares eager PyTorch alone and under replay, with NIMBLE_TUNE's measurements and decisions.
 
 scripts/eager calls this. Needs a GPU, PyTorch with torchvision, and a build."""
 
@@ -13,14 +13,14 @@ import side_by_side
 from side_by_side import Failure
 
 NETWORK = side_by_side.ROOT / "bench/eager/network.py"
-LIMIT = 300  # seconds of a process
+LIMIT = 300  # seconds per process
 # Launches that are probed: the first two to four calls'.
 NETWORKS = {"inception_v3": 1600, "resnet50": 900, "encoder": 280}
 USAGE = """Usage: scripts/eager [--build DIR] [--results DIR] [--only NAME,...] [--calls N] [--rounds N] [--help]
 
-Runs networks of eager PyTorch on the GPU: by themselves, and replayed from a recording, with segments that start early and
-with whole ones, each as the schedule says and as NIMBLE_TUNE decides. Checks that all outputs are the same to the bit, and
-prints what a call takes. Needs a GPU, PyTorch with torchvision, and a build."""
+Runs networks of eager PyTorch on the GPU: alone, and replayed from a recording, with segments that start early and with whole
+ones, each as the schedule says and as NIMBLE_TUNE decides. Checks that all outputs are the same to the bit, and prints what a
+call takes. Needs a GPU, PyTorch with torchvision, and a build."""
 
 
 class Bench:
@@ -57,7 +57,7 @@ class Bench:
             schedules[segments] = self.work / f"{segments}.json"
             self.call([self.options.build / "bin/nimble-analyze", trace, "--quiet", "-o", schedules[segments], *more])
         rows = {"own": [], **{f"{segments}, {tune}": [] for segments in schedules for tune in ("off", "start")}}
-        for _ in range(self.options.rounds):  # in turn, since machines drift
+        for _ in range(self.options.rounds):  # alternating, since machines drift
             rows["own"].append(self.network(name, self.options.calls))
             for segments, schedule in schedules.items():
                 for tune in ("off", "start"):
@@ -101,7 +101,7 @@ def measure(options):
     print("\n" + text)
     if options.results:
         gpu = side_by_side.device()
-        head = (f"# Eager PyTorch by itself and under replay\n\nDevice: {gpu}; PyTorch {results[0]['runs']['own'][0]['torch']}; "
+        head = (f"# Eager PyTorch alone and under replay\n\nDevice: {gpu}; PyTorch {results[0]['runs']['own'][0]['torch']}; "
                 f"{datetime.date.today()}. `scripts/eager`.\n\n"
                 f"Milliseconds of a call at batch 1: the median over {options.calls} in each process, and over {options.rounds} "
                 "processes.\n`own`: without Nimble; the others: segments, NIMBLE_TUNE. The outputs of all runs of a network are "

@@ -1,4 +1,4 @@
-"""A network in eager PyTorch, called again and again: prints what a call takes and a digest of the output, as JSON.
+"""A network in eager PyTorch, called repeatedly: prints the time of a call and a digest of the output, as JSON.
 
 Usage: network.py NAME CALLS    (a name of torchvision.models, or `encoder`)
 """

@@ -13,7 +13,7 @@ RUNS = 50
 
 
 def measure(part, place, work, _rounds, _groups, limit):
-    """As that of measure.py, with `replay`, what nimble-replay found out; no trace is left to look at."""
+    """Like measure.py's, with `replay`, nimble-replay's findings; it leaves no trace to inspect."""
     begin = time.monotonic()
     deadline = begin + limit
     work.mkdir(parents=True)
@@ -40,7 +40,7 @@ def measure(part, place, work, _rounds, _groups, limit):
     except (OSError, ValueError):
         return result | {"why": problem or "nimble-replay wrote no result"}, None
     if result["replay"]["moved"]:
-        result["odd"].append("not all memory could be had at its recorded addresses")
-    # What differs is in the table; here is what nimble-replay says of it.
+        result["odd"].append("not all memory could be allocated at its recorded addresses")
+    # The table shows the differences; this adds nimble-replay's explanation.
     result |= {"status": "failed" if problem else "ok", "why": problem, "seconds": time.monotonic() - begin}
     return result, None

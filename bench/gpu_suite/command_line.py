@@ -32,11 +32,11 @@ import ways
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 USAGE = """Usage: scripts/gpu_suite [--build DIR] [--results DIR] [--only NAME,...] [--dry-run] [...] [--help]
 
-Runs real programs and frameworks on a GPU: without Nimble, with it doing nothing, and recording. Compares what they
-compute and how long they take, checks with CUPTI that nothing was missed, and says what the analyzer makes of each trace.
-Two programs of the driver API also run replayed, and as CUDA graphs written by hand, side by side; of one a step is saved,
-and run without the program under every policy.
-Needs Python 3 and a build; parts whose framework or compiler is not there are reported as such."""
+Runs real programs and frameworks on a GPU: without Nimble, with it doing nothing, and recording. Compares their results and
+times, checks with CUPTI that nothing was missed, and reports the analyzer's findings for each trace. Two programs of the
+driver API also run replayed, and as CUDA graphs written by hand, for comparison; a step of one is saved, and run without
+the program under every policy. Needs Python 3 and a build; parts whose framework or compiler is missing are reported as
+such."""
 
 
 def arguments(words):
@@ -48,19 +48,19 @@ def arguments(words):
         help="where DATE-gpu-suite-DEVICE.json and .md are kept (default: bench/results)")
     add("--only", metavar="NAME,...", help="run only these parts")
     add("--list", action="store_true", help="list the parts and end")
-    add("--dry-run", action="store_true", help="without a GPU: run on the simulated driver what can, check the rest")
+    add("--dry-run", action="store_true", help="without a GPU: run what the simulated driver can, check the rest")
     add("--rounds", type=int, metavar="N", default=6, help="how often each part changes between the modes (default: %(default)s)")
     add("--groups", type=int, metavar="N", default=3, help="how often that is done in fresh processes (default: %(default)s)")
     add("--time-limit", type=float, default=60, metavar="S", help="for each part, its start apart (default: %(default)s s)")
-    add("--whole-limit", type=float, default=480, metavar="S", help="after which no part is begun (default: %(default)s s)")
+    add("--whole-limit", type=float, default=480, metavar="S", help="after which no part begins (default: %(default)s s)")
     add("--keep-traces", type=pathlib.Path, metavar="DIR", help="keep the traces, compressed; else they are deleted")
     add("--parts", type=pathlib.Path, metavar="FILE", help="a Python file with a list PARTS to run instead of parts.py's")
     add("--pack", type=pathlib.Path, metavar="DIR",
-        help="gather what the suite needs of the build into a small folder, for --build on another machine, and end")
+        help="collect the files of the build that the suite needs in a small folder, for --build on another machine, and end")
     add("-h", "--help", action="store_true", help="this text")
     options = parser.parse_args(words)
     if options.help:
-        # As the other scripts begin theirs.
+        # Like the other scripts' messages.
         print(parser.format_help().replace("usage:", "Usage:", 1), end="")
         sys.exit(0)
     if options.rounds < 1 or options.groups < 1 or options.time_limit <= 0:
@@ -92,7 +92,7 @@ def chosen(parts, only):
 
 
 def check_without_gpu(part, place, work):
-    """What can be said of a part without a GPU: that its command, its environment and its source are in order."""
+    """Checks a part without a GPU: its command, its environment and its source."""
     work.mkdir(parents=True)
     for mode in modes.MODES:
         place.environment(part, mode, work, work / mode.name)
@@ -111,13 +111,13 @@ def check_without_gpu(part, place, work):
 
 
 class Suite:
-    """One run of the suite: results in the order of the parts, and traces that are looked at in the background."""
+    """One run of the suite: results in the order of the parts, and traces examined in the background."""
 
     def __init__(self, options, parts, place, facts, work):
         self.options, self.parts, self.place, self.facts, self.work = options, parts, place, facts, work
         self.begin = time.monotonic()
         self.results = {}
-        # Few, so that what is being measured meanwhile keeps its cores.
+        # Few, so that concurrent measurements keep their cores.
         self.background = concurrent.futures.ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 1) // 8)))
         self.pending = {}
         self.lock = threading.Lock()
@@ -156,12 +156,12 @@ class Suite:
                     shutil.copyfileobj(source, kept)
         except Exception as error:  # pylint: disable=broad-except
             with self.lock:
-                result["odd"].append(f"its trace could not be looked at: {error!r}")
+                result["odd"].append(f"its trace could not be examined: {error!r}")
         finally:
             shutil.rmtree(self.work / part.name, ignore_errors=True)
 
     def save(self):
-        with self.lock:  # against what the background adds
+        with self.lock:  # against the background thread
             self.facts["parts"] = machine.scrub(list(self.results.values()), self.replacements)
         self.facts["seconds"] = time.monotonic() - self.begin
         report.write(self.options.results, self.name, self.facts)
@@ -184,7 +184,7 @@ class Suite:
 
 
 def prepare(options, work):
-    """(place, facts) of this run; Refused where the suite could not say anything."""
+    """(place, facts) of this run; Refused where the suite could not measure anything."""
     build = options.build.resolve()
     missing = pack.missing_from(build)
     if missing:
@@ -209,7 +209,7 @@ def prepare(options, work):
 
 
 def main(words):
-    # So that what runs is ended on the way out.
+    # So that running processes are ended on exit.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = arguments(words)
     try:

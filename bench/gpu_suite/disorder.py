@@ -1,8 +1,7 @@
-"""Runs the programs of the integration tests that do not keep to their steps, with and without replay, and compares what they
-print: on a GPU what tests/integration does on the simulated driver.
+"""Runs the integration tests' programs that deviate from their steps, with and without replay, and compares their output: on
+a GPU what tests/integration does on the simulated driver.
 
-Each is recorded in its regular form, and then replayed in disorder, by several seeds, in every way of submitting.
-"""
+Each is recorded in its regular form, and then replayed in disorder, with several seeds, in every way of submitting. """
 
 import collections
 import json
@@ -15,7 +14,8 @@ import process
 
 WAYS = {"off": {"NIMBLE_TUNE": "off"}, "start": {"NIMBLE_TUNE": "start"}, "audit": {"NIMBLE_TUNE": "off", "NIMBLE_AUDIT": "3"}}
 AUTO = {"auto": {"NIMBLE_TUNE": "off", "NIMBLE_AUTO_WAIT": "20000"}}
-# Program, what is recorded, what is run, and how; SEED stands for the seed. Nothing is recorded for auto.
+# The program, its recorded arguments, its run arguments, and the way; SEED is replaced by the seed. Nothing is recorded for
+# auto.
 PROGRAMS = (
     ("chaos", ("12", "0"), ("60", "SEED"), WAYS),
     ("streams", ("fork", "12", "0"), ("fork", "60", "SEED"), WAYS),
@@ -25,24 +25,25 @@ PROGRAMS = (
     ("kinds", ("t6e2t5e3T6E3t4e1T5E2c3t4c1e3c2t3",), ("*300", "SEED"), WAYS),
     ("kinds", ("t5e3t4e4t6e3",), ("te" * 500,), WAYS),
     ("watching", ("earlier", "12"), ("earlier", "200"), WAYS),
-    # Whoever watches memory without a call would see what an audit does first.
+    # A program that watches memory without a call would see an audit's writes.
     ("watching", ("memory", "12"), ("memory", "200"), {way: WAYS[way] for way in ("off", "start")}),
-    # Kernels that wait for each other, launched in either order: what the simulated driver, which runs one at a time, cannot.
+    # Kernels that wait for each other, launched in either order: the simulated driver, which runs one at a time, cannot run
+    # these.
     ("watching", None, ("talk", "200"), AUTO),
     ("watching", None, ("late", "200"), AUTO),
 )
 ON_A_GPU = {("late", "200")}
 NAMES = tuple(sorted({program for program, *_ in PROGRAMS}))
-IMAGE = "programs.simcuda"  # the name by which the programs look for their kernels
+IMAGE = "programs.simcuda"  # the file name of the programs' kernels
 SEEDS = 6
 KEPT = ("steps_replayed", "steps_passed_through", "graph_launches", "divergences", "steps_audited", "audits_failed")
 
 
 def run(place, folder, program, arguments, limit, settings=None):
-    """What the program prints. Raises process.Failure."""
+    """The program's output. Raises process.Failure."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("NIMBLE_", "SIMCUDA_"))}
     if place.simulated:
-        environment |= {"LD_LIBRARY_PATH": str(place.build / "simcuda"), "SIMCUDA_IDLE_MS": "1"}  # it runs without being asked
+        environment |= {"LD_LIBRARY_PATH": str(place.build / "simcuda"), "SIMCUDA_IDLE_MS": "1"}  # it runs unprompted
     if settings:
         environment |= {"LD_PRELOAD": str(place.library), "NIMBLE_LOG": "warn", **settings}
     done = subprocess.run([str(folder / program), *arguments], env=environment, cwd=folder, text=True, capture_output=True,
@@ -65,7 +66,7 @@ def prepare(place, folder):
 
 
 def measure(part, place, work, rounds, _groups, limit):
-    """As that of measure.py, with `disorder`: for each program and way the runs, those that differed, and what was counted."""
+    """Like measure.py's, with `disorder`: for each program and way the runs, those that differed, and the counters."""
     begin = time.monotonic()
     deadline = begin + limit
     result = {"part": part.name, "what": part.what, "settings": part.settings, "odd": [], "status": "failed", "why": "",

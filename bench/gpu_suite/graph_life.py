@@ -1,8 +1,7 @@
 """Runs programs that make, launch, change and destroy CUDA graphs in default recording: many fresh processes of each, several at
-once on the device. Recording must not be noticed: each process ends as it does without Nimble, with the same output.
+once on the device. Recording must be invisible: each process ends as without Nimble, with the same output.
 
-Each program prints "RESULT digest". Its trace has to be whole, and say how it was timed.
-"""
+Each program prints "RESULT digest". Its trace must be complete, and say how it was timed. """
 
 import collections
 import concurrent.futures
@@ -31,7 +30,7 @@ def python(name, file, module, **settings):
     return Program(name, ("{python}", "{programs}/graphs/" + file), settings, module)
 
 
-# Graphs by every way to them: CUDA's runtime, and what frameworks make of it.
+# Graphs by every route: CUDA's runtime, and frameworks.
 PROGRAMS = (
     Program("cuda", ("{work}/life",)),
     python("torch", "torch_life.py", "torch"),
@@ -42,7 +41,7 @@ PROGRAMS = (
     python("jax", "jax_life.py", "jax"),
     python("numba", "numba_life.py", "numba"),
 )
-# What else may watch the program in the same process. Each says in one line that it declines, or is well.
+# Other tools that may watch the program in the same process. Each says in one line that it declines, or is well.
 WATCHED = (
     ("torch.profiler", Program("torch profiled", ("{python}", "{programs}/graphs/torch_life.py", "--profile"), module="torch")),
     ("compute-sanitizer", Program("cuda sanitized", ("compute-sanitizer", "--error-exitcode", "9", "{work}/life", "2"))),
@@ -51,12 +50,12 @@ WATCHED = (
 
 
 def result_of(text):
-    """What the program computed; None where it did not say."""
+    """The program's result; None where it printed none."""
     return next((line.split(" ", 1)[1] for line in text.splitlines() if line.startswith("RESULT ")), None)
 
 
 def run(place, part, program, work, run_folder, limit, recording):
-    """(how it ended, what it computed, the last line of an error, whether its trace is whole) of one process."""
+    """(exit, result, last line of an error, whether its trace is complete) of one process."""
     run_folder.mkdir(parents=True)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("NIMBLE_", "SIMCUDA_")) and key != "LD_PRELOAD"}
     if place.cupti:
@@ -87,7 +86,7 @@ def available(place, program):
 
 
 def measure(part, place, work, _rounds, _groups, limit):
-    """As that of measure.py, with `graph_life`: for each program how its processes ended, without Nimble and recording."""
+    """Like measure.py's, with `graph_life`: for each program how its processes ended, without Nimble and recording."""
     begin = time.monotonic()
     result = {"part": part.name, "what": part.what, "settings": part.settings, "odd": [], "status": "failed", "why": "", "graph_life": []}
     work.mkdir(parents=True, exist_ok=True)
@@ -139,7 +138,7 @@ def measure(part, place, work, _rounds, _groups, limit):
 
 
 def watched(name, program, part, place, work, left):
-    """How the program ends where another tool watches it at once: without Nimble, and recording."""
+    """How the program ends while another tool watches it: without Nimble, and recording."""
     row = {"watcher": name, "status": "not run", "why": ""}
     if left < 10:
         return row | {"why": "the time was up"}

@@ -1,4 +1,5 @@
-"""What the results are of: device, driver and versions. No host names, no kernel versions, no paths."""
+"""Describes what the results were measured on: device, driver and versions. No host names, no kernel versions, no
+paths."""
 
 import ctypes
 import glob
@@ -13,7 +14,7 @@ import sys
 
 
 def said_by(*command, **options):
-    """A command's output; nothing where it cannot be run or fails."""
+    """A command's output; empty where it cannot be run or fails."""
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
     except (OSError, subprocess.TimeoutExpired):
@@ -21,7 +22,7 @@ def said_by(*command, **options):
     return result.stdout.strip() if result.returncode == 0 else ""
 
 
-# In a process of its own: the suite holds no context while it measures.
+# In a separate process: the suite holds no context while it measures.
 ASK_DRIVER = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
@@ -46,7 +47,7 @@ def device(environment=None):
 
 
 def driver_version():
-    """The kernel driver's version, from whoever tells it."""
+    """The kernel driver's version, from the first source that has it."""
     said = said_by("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     try:
         said += pathlib.Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
@@ -89,8 +90,8 @@ def find_cupti():
 
 
 def cupti_folder(work):
-    """A folder with libcupti alone, to be put into the library path: its own holds other libraries, too, that must not
-    take the place of those that programs would load by themselves."""
+    """A folder with libcupti alone, for the library path: its own folder also holds other libraries, which must not
+    replace those that programs would load."""
     library = find_cupti()
     if library is None:
         return ""

@@ -1,4 +1,4 @@
-"""Runs one part in every mode, and finds out what each cost and whether it changed anything."""
+"""Runs one part in every mode, and finds out the cost of each and whether it changed anything."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import traces
 
 
 class Run:
-    """One process of a part: in which mode, where, and what came of it."""
+    """One process of a part: its mode, its place, and its results."""
 
     def __init__(self, part, mode, place, work, group):
         self.mode = mode
@@ -26,7 +26,7 @@ class Run:
         self.failure = ""
         self.digest = ""
         self.blocks = []  # median microseconds per step of each
-        self.host = {"submit_us": [], "cpu_us": []}  # the same until it was submitted, and of the thread's time; where told
+        self.host = {"submit_us": [], "cpu_us": []}  # the same until submission, and of CPU time; where reported
         self.steps = 0
         self.facts = {}
         self.seconds_to_start = None
@@ -34,7 +34,7 @@ class Run:
         self.program = None
 
     def attempt(self, what):
-        """Does `what` unless something failed before; where it fails now, keeps the reason and ends the program."""
+        """Runs `what` unless something failed before; if it fails, keeps the reason and ends the program."""
         if self.failure:
             return
         try:
@@ -93,13 +93,14 @@ class Run:
 
 
 def share_of(deadline, most=float("inf")):
-    """When to give up on one wait: one that hangs takes half of the time that is left, and leaves the rest to the others."""
+    """When to give up on one wait: a hanging one takes half of the remaining time, and leaves the rest to the
+    others."""
     now = time.monotonic()
     return now + min(most, 0.5 * (deadline - now))
 
 
 def run_stepped(part, runs, rounds, deadline):
-    """All processes live side by side; they make their steps by turns, in an order that alternates."""
+    """All processes live concurrently; they take turns making steps, in an alternating order."""
     try:
         for run in runs:
             run.attempt(run.start)
@@ -112,7 +113,7 @@ def run_stepped(part, runs, rounds, deadline):
         for run in runs:
             run.attempt(lambda: run.finish_steps(part.warm_up, warm))
         made = 0
-        # Keeps a fifth of the time for the ends; a round that was begun is finished, so that all make the same steps.
+        # Reserves a fifth of the time for the exits; a begun round is finished, so that all make the same steps.
         last_round = time.monotonic() + 0.8 * (deadline - time.monotonic())
         while made < rounds and (made == 0 or time.monotonic() < last_round):
             for run in (runs if made % 2 == 0 else reversed(runs)):
@@ -128,7 +129,7 @@ def run_stepped(part, runs, rounds, deadline):
 
 
 def run_whole(run, deadline):
-    """A program that makes all its steps by itself, and writes what it measured and computed into files."""
+    """A program that makes all its steps on its own, and writes its measurements and results into files."""
     begin = time.monotonic()
     run.pid = process.run(run.command, run.environment, run.folder, deadline - begin, run.log)
     seconds = time.monotonic() - begin
@@ -136,10 +137,10 @@ def run_whole(run, deadline):
         stats = json.loads((run.folder / "stats.json").read_text())
         digest = hashlib.sha256((run.folder / "weights").read_bytes()).hexdigest()
         if run.digest not in ("", digest):
-            raise process.Failure("computed something else than in the round before")
+            raise process.Failure("computed something else than in the previous round")
         run.digest = digest
         run.steps = stats["steps"]
-        # Events around whole epochs; what the simulated driver reports for those is a model's.
+        # Events around whole epochs; on the simulated driver their times come from a model.
         run.blocks.append(stats["host_us_per_step" if stats["simulated"] else "gpu_us_per_step"])
         run.host["submit_us"].append(stats["host_us_per_step"])
         run.host["cpu_us"].append(stats["host_cpu_us_per_step"])
@@ -157,7 +158,7 @@ def run_wholes(part, runs, rounds, deadline):
             run.attempt(lambda: run_whole(run, deadline))
         now = time.monotonic()
         if deadline - now < 2 * (now - begin):
-            break  # another round might not come to its end
+            break  # another round might not finish
 
 
 def pace(run):
@@ -167,8 +168,8 @@ def pace(run):
 
 
 def ratios(groups):
-    """For each mode against no shim: the ratio of their paces in each group of processes, the median of these and how far
-    they go. Processes differ by themselves, in where their memory and threads happen to lie, so one of each is not enough."""
+    """For each mode against no shim: the ratio of their paces in each group of processes, the median of these and their
+    range. Processes differ in the placement of their memory and threads, so one of each is not enough."""
     result = {}
     for mode in modes.MODES:
         if mode.name == modes.REFERENCE:
@@ -195,11 +196,12 @@ def build(part, place, work, deadline):
 
 
 def measure_groups(part, place, work, rounds, most_groups, deadline, ways=tuple(modes.MODES)):
-    """Runs the part in every mode, or other way, again and again in fresh processes, as long as there is time. A list for each group."""
+    """Runs the part in every mode, or other way, repeatedly in fresh processes, as long as there is time. A list for
+    each group."""
     groups = []
     while len(groups) < most_groups:
         begin = time.monotonic()
-        # Another one is the first each time: what comes later on a machine may find it less free.
+        # A different one is first each time: later ones may find the machine busier.
         first = 2 * len(groups) % len(ways)
         order = ways[first:] + ways[:first]
         runs = [Run(part, mode, place, work, len(groups)) for mode in order]
@@ -212,7 +214,7 @@ def measure_groups(part, place, work, rounds, most_groups, deadline, ways=tuple(
 
 
 def results_of(groups):
-    """What to tell of each mode: the first group's run, or the first that failed or computed something else."""
+    """The run to report for each mode: the first group's, or the first that failed or computed something else."""
     chosen = {}
     for runs in groups:
         for run in runs:
@@ -223,7 +225,7 @@ def results_of(groups):
 
 
 def measure(part, place, work, rounds, groups, limit):
-    """(the result so far, the trace to look at, if any)."""
+    """(the result so far, the trace to examine, if any)."""
     work.mkdir(parents=True)
     deadline = time.monotonic() + limit
     result = {"part": part.name, "what": part.what, "settings": part.settings}
@@ -265,13 +267,13 @@ def trace_of(run):
 
 
 def oddities(name, log):
-    """What the shim complained about in one run, each complaint once."""
+    """The shim's complaints in one run, each once."""
     complaints = [line for line in log if re.match(r"nimble: (warning|warn|error|critical)", line)]
     return [f"{name}: {line}" for line in dict.fromkeys(complaints)]
 
 
 def together(said, of=len(modes.MODES), everybody="all modes"):
-    """["bare, off: WHAT", ...]: what several modes say alike is said once."""
+    """["bare, off: WHAT", ...]: merges equal texts of several modes."""
     modes_of = {}
     for name, text in said.items():
         modes_of.setdefault(text, []).append(name)
@@ -279,7 +281,7 @@ def together(said, of=len(modes.MODES), everybody="all modes"):
 
 
 def judge(result):
-    """Adds `status` and `why` by what is known before the trace was read."""
+    """Adds `status` and `why` from what is known before the trace is read."""
     failed = together({name: run["failure"] for name, run in result["modes"].items() if not run["ok"]})
     digests = {name: run["digest"] for name, run in result["modes"].items() if run["ok"]}
     bare = digests.get(modes.REFERENCE)
@@ -301,7 +303,7 @@ def judge(result):
 
 
 def add_trace(result, facts):
-    """Adds what the trace and the analyzer say, once they were read."""
+    """Adds the findings from the trace and the analyzer."""
     result["trace"] = facts
     result["odd"] += facts.pop("odd")
     if result["status"] == "ok" and facts["coverage"]["missed_calls"]:

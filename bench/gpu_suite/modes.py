@@ -20,7 +20,7 @@ class Mode:
 
 MODES = [
     Mode("bare", "no shim"),
-    Mode("again", "no shim, a second process: what differs between two runs by itself"),
+    Mode("again", "no shim, a second process: the noise between two runs"),
     Mode("off", "the library loaded, doing nothing", "off"),
     Mode("record", "recording, with times and the cross-check, as by default", "record"),
     Mode("light", "recording without times and without the cross-check", "record",
@@ -28,7 +28,7 @@ MODES = [
 ]
 REFERENCE = MODES[0].name
 RECORD = next(mode for mode in MODES if mode.records)
-# What a step may take against no shim.
+# The bounds of a step's time against no shim.
 BOUNDS = {"off": 1.01, "record": 1.25}
 
 
@@ -48,11 +48,11 @@ class Place:
         return self.build / "lib" / "libnimble.so"
 
     def words(self, work, run):
-        """What stands for the names in braces of parts.py."""
+        """The values of the names in braces of parts.py."""
         return {"python": self.python, "nvcc": self.nvcc, "arch": self.arch, "root": str(self.root),
                 "cuda": str(pathlib.Path(self.nvcc).parent.parent), "programs": str(self.root / "bench/gpu_suite/programs"),
                 "bin": str(self.build / "bin"), "work": str(work), "run": str(run),
-                # Of digits where it is to be replayed. On the simulated driver an epoch takes as long as hundreds on a GPU.
+                # Arguments of digits for replay. On the simulated driver an epoch takes as long as hundreds on a GPU.
                 "epochs": "1" if self.simulated else "20"}
 
     def fill(self, command, work, run):
@@ -74,8 +74,8 @@ class Place:
             settings = {key: value.format_map(self.words(work, run)) for key, value in mode.settings.items()}
             environment |= {"LD_PRELOAD": str(self.library), "NIMBLE_MODE": mode.shim, "NIMBLE_LOG": "info", **settings}
         if mode.shim == "auto" and self.simulated:
-            environment["NIMBLE_AUTO_WAIT"] = "60000"  # or it begins to replay when the machine finds the time
+            environment["NIMBLE_AUTO_WAIT"] = "60000"  # else it begins to replay at an unpredictable time
         if mode.records:
-            # Processes that the program starts inherit this: each writes a file of its own.
+            # Child processes inherit this: each writes a separate file.
             environment["NIMBLE_TRACE"] = str(run / "trace.%p.json")
         return environment

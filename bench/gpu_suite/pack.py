@@ -1,4 +1,4 @@
-"""Gathers what the suite needs of a build into a small folder, without debugging information."""
+"""Collects the files of a build that the suite needs in a small folder, without debugging information."""
 
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ import disorder
 FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
          "bin/digits_graph", "bin/digits_region", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin",
          *(f"bin/{name}" for name in disorder.NAMES))
-OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only where nvcc was there at build time; without it the part `digits` fails
+OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only if nvcc existed at build time; without it the part `digits` fails
 STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph",
             "bin/digits_region", "bin/inception", "bin/op_graph", *(f"bin/{name}" for name in disorder.NAMES))
 
@@ -27,7 +27,7 @@ def pack(build, folder):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         if name in STRIPPED:
-            # Keeps the dynamic symbols, which are all that programs see of the library.
+            # Keeps the dynamic symbols, the only ones that programs see of the library.
             subprocess.run(["strip", "--strip-unneeded", "-o", str(target), str(source)], check=True)
         else:
             shutil.copyfile(source, target)

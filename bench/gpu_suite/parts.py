@@ -1,4 +1,4 @@
-"""The parts of the suite: one line each for what runs, and the settings that it runs with.
+"""The parts of the suite: one line for each command and its settings.
 
 In commands and settings {python}, {nvcc}, {arch}, {cuda}, {programs}, {bin} (of the build), {work} (a folder of the
 part's own) and {run} (of one process's own) are filled in.
@@ -19,18 +19,18 @@ class Part:
     steps: int = 20          # in a block, that is between two changes of mode
     warm_up: int = 5
     packages: tuple = ()     # Python packages whose versions belong to the result
-    whole: bool = False      # runs to its end by itself: makes no steps on command (digits)
+    whole: bool = False      # runs to its end on its own: makes no steps on command (digits)
     simulated: tuple = ()    # the command on the simulated driver; none: the part needs a GPU
-    start_limit: float = 30  # seconds that it may take until it is ready for its first step
-    bundle: bool = False     # a step of it is saved, and run without it (bundle.py), instead of the modes
+    start_limit: float = 30  # seconds until it must be ready for its first step
+    bundle: bool = False     # a step is saved, and run without the program (bundle.py), instead of the modes
     graph_life: bool = False  # programs that make and destroy CUDA graphs, recorded in many processes (graph_life.py)
     disorder: bool = False   # the programs of the integration tests that break their steps (disorder.py)
-    ways: tuple = ()         # what is set side by side instead of the modes (ways.py); the first is the program by itself
+    ways: tuple = ()         # compared instead of the modes (ways.py); the first is the program alone
 
 
 TORCH = ("torch", "torchvision", "triton")
-# cuBLAS is deterministic only with a workspace of its own. Compilers keep what they make within the run's folder, so that
-# every run compiles, and none finds what another left.
+# cuBLAS is deterministic only with a separate workspace. Compilers keep their output within the run's folder, so that every
+# run compiles, and none reuses another's.
 PYTHON_SETTINGS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONHASHSEED": "0", "TRITON_CACHE_DIR": "{run}/triton",
                    "TORCHINDUCTOR_CACHE_DIR": "{run}/inductor", "TORCHINDUCTOR_COMPILE_THREADS": "4",
                    "CUPY_CACHE_DIR": "{run}/cupy", "HF_HUB_OFFLINE": "1",
@@ -45,16 +45,16 @@ def python_part(name, what, program, *arguments, settings=None, **rest):
 
 
 def ways_part(name, what, eager, graph, more=(), **rest):
-    """A program by itself, replayed, and as a CUDA graph by hand: the words of `graph` with the graph's shape for SHAPE."""
+    """A program alone, replayed, and as a CUDA graph by hand: the words of `graph` with the graph's shape for SHAPE."""
     def by_hand(shape):
         return tuple(word.replace("SHAPE", shape) for word in graph)
-    ways = (Mode("eager", "the program by itself, without the shim"),
+    ways = (Mode("eager", "the program alone, without the shim"),
             Mode("line", "its step as a CUDA graph by hand, in a line", command=by_hand("line")),
-            Mode("branches", "the same with the step's branches side by side", command=by_hand("branches")),
-            # As the schedule says: what NIMBLE_TUNE would find out is what is compared here.
-            Mode("nimble", "the program by itself, replayed", "replay", {
+            Mode("branches", "the same with the step's branches concurrent", command=by_hand("branches")),
+            # Without tuning: this comparison is what NIMBLE_TUNE would do.
+            Mode("nimble", "the program, replayed", "replay", {
                 "NIMBLE_SCHEDULE": "{work}/schedule.json", "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}),
-            Mode("auto", "the program by itself: recorded, analyzed and replayed in one process", "auto", {
+            Mode("auto", "the program: recorded, analyzed and replayed in one process", "auto", {
                 "NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}), *more)
     return Part(name, what, eager, ways=ways, simulated=eager, **rest)
 
@@ -78,7 +78,7 @@ PARTS = [
          ("{bin}/digits", *DIGITS), whole=True, bundle=True,
          simulated=("{bin}/digits", "train", "--epochs", "1", "--steps", "12", "--seed", "1", "--save", "{run}/weights",
                     "--stats", "{run}/stats.json")),
-    ways_part("digits_ways", "examples/digits by itself, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
+    ways_part("digits_ways", "examples/digits alone, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
               ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True,
               more=(Mode("region", "its step as a region of the C API", "regions",
                          {"NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json"}, ("{bin}/digits_region", *DIGITS)),)),

@@ -1,9 +1,8 @@
-"""Processes that the suite starts: each in a session of its own, with a time limit, and with its last words kept.
+"""Processes that the suite starts: each in its own session, with a time limit, and with its last lines kept.
 
 A stepped program (see programs/stepped.py) takes commands on its standard input and answers each with a line of JSON.
-Several of them can be alive at the same time while one at a time does work: their start, which takes seconds for a
-framework, overlaps, and what is measured can alternate between them.
-"""
+Several can be alive at the same time while one at a time does work: their starts, which take seconds for a framework,
+overlap, and measurements can alternate between them. """
 
 import json
 import os
@@ -13,15 +12,15 @@ import signal
 import subprocess
 import time
 
-KEPT_BYTES = 200_000  # of what a program says on standard error
+KEPT_BYTES = 200_000  # of a program's standard error
 
 
 class Failure(Exception):
-    """Why a program could not be run, or not to its end."""
+    """Why a program could not be run, or did not finish."""
 
 
 def describe_exit(code):
-    """An exit status in words: what a signal is called, not its number."""
+    """An exit status in words, with signals by name."""
     if code >= 0:
         return f"exit status {code}"
     try:
@@ -31,7 +30,7 @@ def describe_exit(code):
 
 
 def end_session(process):
-    """Ends a process and whatever it started (compilers, workers), which share its session."""
+    """Ends a process and its children (compilers, workers), which share its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -51,7 +50,7 @@ def last_words(path):
 
 
 def run(command, environment, folder, limit, log):
-    """Runs a program to its end, with all that it says in the file `log`; Failure unless it ends with status 0."""
+    """Runs a program to its end, with all its output in the file `log`; Failure unless it ends with status 0."""
     with open(log, "wb") as output:
         try:
             process = subprocess.Popen(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
@@ -70,7 +69,7 @@ def run(command, environment, folder, limit, log):
 
 
 class Stepped:
-    """One running stepped program. Failure from any method means that the program is of no more use."""
+    """One running stepped program. Failure from any method means that the program can no longer be used."""
 
     def __init__(self, command, environment, folder, log):
         self.log = log
@@ -110,7 +109,7 @@ class Stepped:
             code = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             return "timeout: closed its output, and did not end"
-        # The shim says its own last words behind the program's.
+        # The shim's last lines follow the program's.
         words = [line for line in last_words(self.log) if not line.startswith("nimble: ")]
         missing = re.match(r"ModuleNotFoundError: (.*)", (words or [""])[-1])
         return f"not installed: {missing[1]}" if code == 1 and missing else describe_exit(code)
@@ -120,7 +119,7 @@ class Stepped:
             self.process.stdin.write(text.encode() + b"\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # it is gone; the answer that does not come says how
+            pass  # it has ended; the missing answer says how
 
     def begin_steps(self, count):
         self.say(f"run {count}")
@@ -131,11 +130,11 @@ class Stepped:
             if not isinstance(answer.get(field), kind):
                 raise Failure(f"gave an answer without {field!r}: {answer}")
         if answer["steps"] != count:
-            raise Failure(f"made {answer['steps']} steps where it was told to make {count}")
+            raise Failure(f"made {answer['steps']} steps instead of {count}")
         return answer
 
     def begin_end(self):
-        """Tells the program to end, as it would by itself."""
+        """Tells the program to end normally."""
         self.say("end")
         try:
             self.process.stdin.close()
@@ -151,7 +150,7 @@ class Stepped:
             raise Failure(f"{describe_exit(code)} after its last step")
 
     def close(self):
-        """Ends it, whatever state it is in."""
+        """Ends it, in whatever state."""
         end_session(self.process)
         self.selector.close()
         for pipe in (self.process.stdin, self.process.stdout):

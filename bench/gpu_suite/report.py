@@ -1,4 +1,4 @@
-"""The results as files: everything as JSON, and what matters as a table in Markdown."""
+"""Writes the results as files: everything as JSON, and the essentials as a table in Markdown."""
 
 import json
 
@@ -17,7 +17,7 @@ DISORDER_COLUMNS = ("part", "program", "way", "runs", "replayed", "passed", "div
 
 
 def times(ratio):
-    """A ratio with how far it goes from one group of processes to the next."""
+    """A ratio with its range over the groups of processes."""
     if not ratio:
         return "-"
     low, high = ratio["range"]
@@ -73,7 +73,7 @@ def microseconds(figure):
 
 
 def rows_of_ways(result):
-    """A row for each way of a part, with its ratios to the program by itself and to the graph by hand."""
+    """A row for each way of a part, with its ratios to the program alone and to the graph by hand."""
     rows = []
     for name, way in result.get("ways", {}).items():
         cells = []
@@ -111,7 +111,7 @@ def counted(endings):
 
 
 def rows_of_graph_life(result):
-    """A row for each program that makes graphs, and for each tool that watched one at once."""
+    """A row for each program that makes graphs, and for each tool that watched one."""
     rows = [(result["part"], row["program"], str(sum(row["recorded"].values())), str(row["otherwise"]), str(row["traces_whole"]),
              counted(row["plain"]), counted(row["recorded"])) for row in result.get("graph_life", ())]
     return rows + [(result["part"], f"under {row['watcher']}", "1", {"ok": "0", "otherwise": "1"}.get(row["status"], "-"), "-", "-", row["why"] or row["status"])
@@ -131,27 +131,25 @@ LEGEND = """\
 Columns: **coverage**, launches, copies and sets that the trace holds, of those that CUPTI counted. **us/step**, the median
 without the shim, with a synchronisation at the end of each step. **off**, **record**, **light**: the step's time in these
 modes against no shim, the fastest third of blocks of steps that alternate between the modes; the median, the least and the
-greatest over groups of fresh processes; **light** records without times and cross-check. **noise**, the same of a second
-process without the shim: what processes differ by themselves.
-**GPU busy**, of the time from a step's first op to its last. **calls**, calls of a step that the trace holds, ops and others;
-with ~, all calls by all steps, where no step was found. **evidence**, how it is known what the step's ops touch. **output**,
-whether all modes computed the same bytes."""
+greatest over groups of fresh processes; **light** records without times and cross-check. **noise**, the same for a second
+process without the shim: how much processes differ anyway. **GPU busy**, of the time from a step's first op to its last.
+**calls**, calls of a step that the trace holds, ops and others; with ~, all calls by all steps, where no step was found.
+**evidence**, the source of the step's accesses. **output**, whether all modes computed the same bytes."""
 
 
 WAYS_LEGEND = """\
-Side by side: **submit us**, the host's time from a step's first driver call until its last one has returned, by when the driver
-has all of its work. **CPU us**, the time that the program's thread ran meanwhile, in the program, in Nimble and in the driver.
-**step us**, of whole steps: with the synchronisation that ends each, or, for digits, by the device's clock over whole epochs (on
-the simulated driver, whose clock is a model's, the host's time once more). Medians and quartiles over blocks of steps that
-alternate between the ways, or for digits over processes. **ratio**, of medians: to the program by itself, and to that graph by
-hand whose steps are shorter. **replayed**, steps of those that the processes made, for digits those of the latest process of
-each group."""
+Side by side: **submit us**, the host's time from a step's first driver call to the return of its last one, when the driver has
+all of its work. **CPU us**, the CPU time of the program's thread meanwhile, in the program, in Nimble and in the driver. **step
+us**, of whole steps: with the synchronisation that ends each, or, for digits, by the device's clock over whole epochs (on the
+simulated driver, whose clock is a model's, the host's time once more). Medians and quartiles over blocks of steps that alternate
+between the ways, or for digits over processes. **ratio**, of medians: to the program alone, and to the graph by hand with the
+shorter steps. **replayed**, steps of those that the processes made, for digits those of the latest process of each group."""
 
 
 BUNDLE_LEGEND = """\
 A saved step, run by nimble-replay without its program: microseconds of the device's clock from before the step's first op until
-behind its last (on the simulated driver a model's). **speed-up**, of medians, against the program's own order, call by call.
-**memory**, whether all that the step leaves is as it was recorded, byte for byte, in every run."""
+after its last (on the simulated driver a model's). **speed-up**, of medians, against the program's own order, call by call.
+**memory**, whether the step's final memory is as recorded, byte for byte, in every run."""
 
 
 LIFE_LEGEND = """\
@@ -218,7 +216,7 @@ def markdown(facts):
 
 
 def write(folder, name, facts):
-    """Replaces both files in one move each, so that an end by force leaves whole ones."""
+    """Replaces each file atomically, so that a kill leaves complete ones."""
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in ((".json", json.dumps(facts, indent=1) + "\n"), (".md", markdown(facts))):
         path = folder / (name + suffix)

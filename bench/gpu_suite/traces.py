@@ -1,4 +1,4 @@
-"""What a trace tells: how much of what the driver did it holds, and what nimble-analyze makes of it."""
+"""Examines a trace: how much of the driver's work it holds, and nimble-analyze's findings."""
 
 import collections
 import json
@@ -31,7 +31,7 @@ def read(path):
 
 
 def coverage(metadata):
-    """What the cross-check counted, from the trace's own event."""
+    """The cross-check's counts, from the trace's own event."""
     args = metadata.get("nimble.coverage")
     if args is None:
         return {"source": "not measured", "seen": None, "recorded": None, "missed": [], "missed_calls": 0, "why": ""}
@@ -62,7 +62,7 @@ def analyze(path, report, place, environment, limit):
 
 
 def examine(path, steps_made, place, limit):
-    """All that is kept of a trace. A trace that cannot be read or analyzed is an oddity, with the reason."""
+    """The facts kept from a trace. A trace that cannot be read or analyzed is an oddity, with the reason."""
     facts, metadata = read(path)
     facts["coverage"] = coverage(metadata)
     odd = facts["odd"] = []
@@ -74,7 +74,7 @@ def examine(path, steps_made, place, limit):
     try:
         found = analyze(path, report, place, None, limit)
     except process.Failure as failure:
-        # Status 3 is "no step"; the report is there all the same.
+        # Status 3 is "no step"; the report exists nevertheless.
         try:
             found = json.loads(report.read_text(encoding="utf-8"))
         except (OSError, ValueError):

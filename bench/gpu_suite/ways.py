@@ -1,8 +1,7 @@
-"""Runs one part in several ways side by side: by itself, as a CUDA graph by hand, replayed by Nimble. Finds out what each
-takes of the host and of a step's time, and whether all compute the same.
+"""Compares several ways of running one part: alone, as a CUDA graph by hand, replayed by Nimble. Measures each one's host
+time and step time, and whether all compute the same.
 
-A schedule is made first, from a recording of the program by itself.
-"""
+A schedule is made first, from a recording of the program alone. """
 
 import json
 import statistics
@@ -12,11 +11,11 @@ import modes
 import process
 from measure import Run, measure_groups, run_stepped, run_wholes, share_of, together, trace_of
 
-# What is told of each way: the medians of blocks of steps, or of processes that run to their end by themselves.
+# The figures of each way: the medians of blocks of steps, or of processes that run to their end on their own.
 FIGURES = ("submit_us", "cpu_us", "step_us")
 BY_HAND = ("line", "branches")
 REPLAYED = "nimble"
-GOAL = 1.05  # what submitting a step under replay should take at most, against that graph by hand whose steps are shorter
+GOAL = 1.05  # the most that submitting a step under replay should take, against the graph by hand with the shorter steps
 COUNTERS = ("steps_replayed", "steps_passed_through", "graph_launches", "node_updates", "flushes", "watchdog_flushes",
             "divergences")
 
@@ -39,7 +38,7 @@ def make_schedule(part, place, work, deadline):
 
 
 def spread(values):
-    """Median and quartiles; nothing of nothing."""
+    """Median and quartiles; empty for no values."""
     if not values:
         return None
     low, _, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
@@ -47,7 +46,7 @@ def spread(values):
 
 
 def counters_of(runs):
-    """What replay counted, in the latest process of each run."""
+    """Replay's counters, from the latest process of each run."""
     found = []
     for run in runs:
         try:
@@ -76,7 +75,7 @@ def results_of(part, groups):
 
 
 def add_ratios(found):
-    """Each way's medians, against those of the program by itself and those of the graph by hand whose steps are shorter."""
+    """Each way's medians, against those of the program alone and those of the graph by hand with the shorter steps."""
     by_hand = [found[way] for way in BY_HAND if found[way]["step_us"]]
     against = {"eager": next(iter(found.values()))}
     if by_hand:
@@ -89,7 +88,7 @@ def add_ratios(found):
 
 
 def judge(result):
-    """Adds `status` and `why`, and what else is to be said."""
+    """Adds `status` and `why`, and further remarks."""
     found = result["ways"]
     failed = together({name: row["failure"] for name, row in found.items() if row.get("failure")}, len(found), "all ways")
     digests = {digest for row in found.values() for digest in row["digests"]}
@@ -107,12 +106,12 @@ def judge(result):
     for name, what, goal in (("submit_us", "submitting a step", f"; the goal is at most {GOAL}"), ("step_us", "a step", "")):
         ratio = found[REPLAYED]["ratios"].get(name)
         if ratio:
-            result["odd"].append(f"{what} takes {ratio['eager']:.2f} of what it takes without Nimble, and {ratio['by_hand']:.2f} "
-                                 f"of what it takes with the graph by hand{goal}")
+            result["odd"].append(f"{what} takes {ratio['eager']:.2f} of its time without Nimble, and {ratio['by_hand']:.2f} "
+                                 f"of its time with the graph by hand{goal}")
 
 
 def measure(part, place, work, rounds, groups, limit):
-    """As that of measure.py; no trace is left to look at."""
+    """Like measure.py's; it leaves no trace to examine."""
     begin = time.monotonic()
     work.mkdir(parents=True)
     result = {"part": part.name, "what": part.what, "settings": part.settings, "odd": []}

@@ -1,12 +1,11 @@
-"""What the host takes to submit a training step of examples/digits, by itself, replayed, as a CUDA graph by hand, and
-as a region of Nimble's C API.
+"""The host's time to submit a training step of examples/digits, alone, replayed, as a CUDA graph by hand, and as a region of Nimble's C
+API.
 
-bench/host/run_benchmarks.py calls this. On the driver that does nothing, so what there is to see is the program's own time and
-Nimble's; what the driver's calls take comes on top of all of them, and shows on a GPU (scripts/gpu_suite).
+bench/host/run_benchmarks.py calls this. On the null driver, so that only the program's own time and Nimble's show; the cost of the
+driver's calls adds to all of them, and shows on a GPU (scripts/gpu_suite).
 
-The time to submit is that from a step's first driver call until its last one has returned: by then the driver has all of the
-step's work. The CPU time is that of the program's thread meanwhile, with all that Nimble and the driver do in it.
-"""
+The time to submit runs from a step's first driver call to the return of its last one: by then the driver has all of the step's work.
+The CPU time is that of the program's thread meanwhile, including Nimble's and the driver's work in it. """
 
 import json
 import pathlib

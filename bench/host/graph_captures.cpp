@@ -1,5 +1,5 @@
-// What it takes to make graphs executable in a program that captures many, one after the other, as serving engines do
-// for each batch size and layer: on the simulated driver, bare and under libnimble.so with NIMBLE_GRAPHS=rewrite.
+// The cost of instantiating graphs in a program that captures many in sequence, as serving engines do for each batch
+// size and layer: on the simulated driver, bare and under libnimble.so with NIMBLE_GRAPHS=rewrite.
 //
 //   graph_captures GRAPHS LAYERS      prints JSON
 //
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   for (CUdeviceptr& each : memory) check(cuMemAlloc(&each, kBytes), "cuMemAlloc");
   CUstream stream = nullptr;
   check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  // From where to where: both branches read what the layer before has left.
+  // From where to where: both branches read the previous layer's output.
   constexpr int kFrom[kKernels] = {0, 0, 1, 2}, kTo[kKernels] = {1, 2, 3, 0};
   std::vector<double> times;
   for (int graph = 0; graph < graphs; ++graph) {

@@ -19,7 +19,7 @@
 
 namespace {
 
-constexpr int kBranches = 4;  // chains that do not depend on each other
+constexpr int kBranches = 4;  // independent chains
 constexpr int kLayers = 16;   // launches in each
 constexpr int kLaunches = kBranches * kLayers;
 constexpr int kWarmUpSteps = 32;  // a recording needs three to find the step, a replay two to bind to it
@@ -116,7 +116,7 @@ void step(benchmark::State& state) {
 
 }  // namespace
 
-// Many short repetitions, of which scripts/bench takes the median: what interrupts the program spoils a few of them.
+// Many short repetitions, of which scripts/bench takes the median: an interruption spoils only a few.
 BENCHMARK(launches)->UseManualTime()->Iterations(20)->Repetitions(100);
 BENCHMARK(step)->UseRealTime()->Iterations(20)->Repetitions(100);
 BENCHMARK_MAIN();

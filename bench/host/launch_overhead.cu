@@ -1,7 +1,6 @@
-// The kernels of launch_overhead, thread_overhead and replay_overhead: next to nothing to compute, so that the calls
-// are what is measured. Their C++ names tell the analyzer what they read and write; one for each layer makes the step
-// the shortest thing that repeats. The second set is for threads whose step is not to be taken for the one that is
-// replayed.
+// The kernels of launch_overhead, thread_overhead and replay_overhead: they compute next to nothing, so that the calls
+// dominate. Their C++ names tell the analyzer what they read and write; one for each layer makes the step the shortest
+// repetition. The second set is for threads whose step must not be mistaken for the replayed one.
 #include "tests/simcuda/image/kernel.h"
 
 template <int kLayer>

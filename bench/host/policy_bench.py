@@ -1,4 +1,4 @@
-"""What the policies make of op graphs, what Algorithm 1 costs, and how nimble-analyze grows: figures, tables, plots.
+"""The policies' results for op graphs, the cost of Algorithm 1, and the growth of nimble-analyze: figures, tables, plots.
 
 bench/host/run_benchmarks.py calls this. Everything here is computed on the host; the times of policies are predictions.
 """
@@ -23,7 +23,7 @@ def measure(build):
 
 
 def cost_against_best(graph):
-    """How much longer cost is predicted to take than the best of the others: below 1 it is ahead."""
+    """Policy cost's predicted time over that of the best of the others: below 1 it is faster."""
     predicted = {row["policy"]: row["predicted"] for row in graph["policies"]}
     return predicted.pop("cost") / min(predicted.values())
 
@@ -46,8 +46,8 @@ def print_tables(results):
         for graph in table["graphs"]:
             cells = "".join(f"{row['predicted']:9.3f}{row['streams']:4}{row['synchronizations']:6}"
                             for row in graph["policies"])
-            behind = cost_against_best(graph)
-            mark = f"   cost is behind by {100 * (behind - 1):.1f} %" if behind > 1 + EQUAL else ""
+            slower = cost_against_best(graph)
+            mark = f"   cost is slower by {100 * (slower - 1):.1f} %" if slower > 1 + EQUAL else ""
             print(f"  {graph['graph']:28}{graph['ops']:5}{graph['bound']:7.3f}{cells}{mark}")
     print(f"\nAlgorithm 1 (minimum equivalent graph, matching, streams), median of {results['algorithm1']['repeats']}\n")
     print(f"  {'graph':28}{'ops':>6}{'edges':>7}{'streams':>9}{'reduction':>13}{'all':>10}")
@@ -84,7 +84,7 @@ def text_plot(rows, height=12, width=56):
 
 
 def svg_plot(rows, title):
-    """The same as a picture."""
+    """The same as SVG."""
     size, margin = (640, 400), 60
     xs, ys = [math.log10(row["ops"]) for row in rows], [math.log10(row["seconds"]) for row in rows]
     x0, x1 = math.floor(xs[0]), math.ceil(xs[-1])
@@ -106,7 +106,7 @@ def svg_plot(rows, title):
         parts += [line(at(x, y0), at(x, y1), 'stroke="#ddd"'), text(*(at(x, y0)[0], at(x, y0)[1] + 18), f"{10 ** x:,}", "middle")]
     for y in range(y0, y1 + 1):
         parts += [line(at(x0, y), at(x1, y), 'stroke="#ddd"'), text(at(x0, y)[0] - 6, at(x0, y)[1] + 4, f"{10.0 ** y:g} s", "end")]
-    # Linear growth through the last point, as far as the picture goes.
+    # Linear growth through the last point, clipped to the plot.
     reach = max(x0, xs[-1] - (ys[-1] - y0))
     parts.append(line(at(reach, ys[-1] + reach - xs[-1]), at(xs[-1], ys[-1]), 'stroke="#999" stroke-dasharray="4 4"'))
     where = " ".join("%.1f,%.1f" % at(x, y) for x, y in zip(xs, ys))

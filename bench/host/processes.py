@@ -1,4 +1,4 @@
-"""Processes of the benchmarks: run to their end, bare or under Nimble, on one of the drivers of a build."""
+"""Runs processes of the benchmarks to their end, bare or under Nimble, on one of a build's drivers."""
 
 import json
 import os
@@ -29,21 +29,21 @@ def run(command, environment=None):
 
 
 def environment(build, driver):
-    """That of a program on the driver in a folder of the build: simcuda or null_driver."""
+    """The environment of a program on the driver in a folder of the build: simcuda or null_driver."""
     found = {key: value for key, value in os.environ.items() if not key.startswith("NIMBLE_")}
     found["LD_LIBRARY_PATH"] = str(build / driver)
     found["NIMBLE_TUNE"] = "off"
     if driver == "null_driver":
-        # What watches beside the recorder is no part of a call's cost in Nimble.
+        # Watchers besides the recorder are not part of a call's cost in Nimble.
         found.update(NIMBLE_COVERAGE="off", NIMBLE_TIMING="none")
-        # Threads that share a core wait longer for each other than a program without work for the GPU should.
+        # Threads that share a core wait for each other longer than a program without GPU work should.
         found["NIMBLE_HOLD_US"] = "10000000"
     return found
 
 
 class Replayed:
-    """A program that is recorded once on the driver that does nothing, and then runs bare or replayed. Names its files by
-    `name`, in the folder `work`."""
+    """A program that is recorded once on the null driver, and then runs bare or replayed. Names its files by `name`, in
+    the folder `work`."""
 
     def __init__(self, build, work, name, command, rules=None):
         self.build, self.command = build, [build / "bin" / command[0], *command[1:]]
@@ -53,11 +53,11 @@ class Replayed:
 
     def make_schedule(self, *arguments):
         self.run("record", *arguments)
-        # Without segments that begin early: how many of those there are rests on the time that the recording took.
+        # Without segments that begin early: their number depends on the recording's timing.
         run([self.build / "bin" / "nimble-analyze", self.trace, "-o", self.schedule, "--whole-segments", *self.rules])
 
     def run(self, mode, *arguments):
-        """What the program prints."""
+        """The program's output."""
         program = [*self.command, *arguments]
         if mode != "bare":
             options = ["--mode", mode, "--trace", self.trace, "--schedule", self.schedule, "--stats", self.counters]
@@ -65,7 +65,7 @@ class Replayed:
         return run(program, self.environment)[2]
 
     def replay(self, least_steps, *arguments):
-        """What the program prints, and replay's counters. Failure unless so many steps were replayed, and none diverged."""
+        """The program's output, and replay's counters. Failure unless `steps` were replayed, and none diverged."""
         self.counters.unlink(missing_ok=True)
         output = self.run("replay", *arguments)
         try:

@@ -9,7 +9,7 @@ import statistics
 from processes import Failure, Replayed
 
 SAMPLES, STEPS, WARM_UP_STEPS = 40, 300, 64
-SEGMENTS = 16  # of the case of that name
+SEGMENTS = 16  # in the case of that name
 CASES = {"unchanged": "parameters unchanged", "changed": "a number changed in each launch",
          "allocated": "an allocation for each launch", "one_segment": "one segment", "segments": f"{SEGMENTS} segments"}
 GRAPH_LAUNCHES = "graph_launches"
@@ -36,7 +36,7 @@ class Case:
 
 
 def measure(build, work, repeats):
-    """Medians of nanoseconds that the thread ran, per step, and what follows from them."""
+    """Medians of the thread's CPU time in nanoseconds, per step, and figures derived from them."""
     cases = [Case(build, work, name) for name in CASES]
     for case in cases:
         case.make_schedule()
@@ -66,7 +66,7 @@ def figures(samples):
         rows.append(row)
     by_name = {row["case"]: row for row in rows}
     graph_launch = by_name[GRAPH_LAUNCHES]["bare"]["median_ns"] / by_name[GRAPH_LAUNCHES]["launches"]
-    # The same launches and synchronisations, in so many segments more.
+    # The same launches and synchronisations, in more segments.
     bare, replay = (by_name["segments"][mode]["median_ns"] - by_name["one_segment"][mode]["median_ns"]
                     for mode in ("bare", "replay"))
     segment = (replay - bare) / (SEGMENTS - 1)

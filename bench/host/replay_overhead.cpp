@@ -5,15 +5,15 @@
 //   replay_overhead CASE SAMPLES STEPS      prints JSON
 //
 //   unchanged       64 launches and a synchronisation; parameters as in the step before
-//   changed         the same; one number in each launch is another in each step
+//   changed         the same; one number in each launch differs in each step
 //   allocated       the same as unchanged, with a stream-ordered allocation for each launch, freed within the step
 //   one_segment     64 launches, then 16 synchronisations
 //   segments        16 times 4 launches and a synchronisation, so that each four are a segment
-//   graph_launches  16 launches of a graph that the program made itself: what the driver takes for one
+//   graph_launches  16 launches of the program's own graph: the driver's cost of one
 //
-// A sample is STEPS steps; nanoseconds per step of time that the thread ran (cpu) and that passed (elapsed). The
-// program also counts what its thread allocates, in whatever library: up to the first sample (warm_up_allocations), and
-// from there to the end of the last (allocations), where the program itself allocates nothing.
+// A sample is STEPS steps; nanoseconds per step of the thread's CPU time (cpu) and of wall time (elapsed). The program
+// also counts what its thread allocates, in whatever library: up to the first sample (warm_up_allocations), and from
+// there to the end of the last (allocations), where the program itself allocates nothing.
 #include <cuda.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using nimble::bench::allocations;
 using nimble::bench::check;
 using nimble::bench::nanoseconds;
 
-constexpr int kBranches = 4;  // chains that do not depend on each other
+constexpr int kBranches = 4;  // independent chains
 constexpr int kLayers = 16;   // launches in each
 constexpr int kWarmUpSteps = 64;
 constexpr std::size_t kBytes = 256;
@@ -99,7 +99,7 @@ class Program {
   }
 
  private:
-  // The four branches side by side, breadth first, as a framework issues them.
+  // The four branches interleaved, breadth first, as a framework issues them.
   void launch_layer(int i) {
     for (auto& branch : buffers_) launch(layers_[i], branch[i % 2], branch[(i + 1) % 2]);
   }
@@ -129,7 +129,7 @@ class Program {
 struct Case {
   std::string_view name;
   void (Program::*step)();
-  int launches, calls;  // of a step: of kernels or graphs, and of all that put work on the stream
+  int launches, calls;  // per step: launches of kernels or graphs, and all calls that enqueue work
 };
 
 constexpr int kLaunches = kBranches * kLayers;

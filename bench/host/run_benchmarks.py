@@ -21,7 +21,7 @@ from processes import Failure, environment, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODES = ["bare", "off", "record", "replay"]
-# Beside these, what the launches of a program cost that makes no graphs: while they are recorded, and once the recording is full.
+# Further modes: the launches of a program without graphs, while they are recorded, and once the recording is full.
 GRAPHS = {"graphs": ["--graphs", "rewrite"], "full": ["--graphs", "rewrite", "--auto-limit", "1"]}
 THREADS = [1, 2, 4]
 ROLES = {"all": "", "replayed": "the replayed thread", "others": "the other threads"}
@@ -30,7 +30,7 @@ BRANCHES = 8
 
 
 class Launches:
-    """ns per launch in each mode. Modes take turns, so that a slow spell of the machine hits them all alike."""
+    """ns per launch in each mode. Modes take turns, so that a slow spell of the machine affects all of them."""
 
     def __init__(self, build, work, repeats):
         self.build, self.work, self.repeats = build, work, repeats
@@ -88,9 +88,9 @@ class Launches:
 
 
 class Threads:
-    """ns per launch and thread, for each mode and number of threads, on a driver that does nothing."""
+    """ns per launch and thread, for each mode and number of threads, on the null driver."""
 
-    # Steps of a sample: a millisecond or two, so that the threads run side by side. A recording gets fewer: its queue
+    # Steps of a sample: a millisecond or two, so that the threads run concurrently. A recording gets fewer: its queue
     # must hold what the writer has not yet written.
     STEPS = {"bare": 5000, "off": 5000, "record": 20, "replay": 300}
 
@@ -114,7 +114,7 @@ class Threads:
 
     def measure(self):
         """Rows of a mode, a role and figures by the number of threads. The first thread's step is the schedule's; in
-        replay mode the others' calls pass, so they are told apart."""
+        replay mode the others' calls pass through, so the roles are separate."""
         trace = self.work / "threads.trace.json"
         self.run("record", 1, 1, 1, trace)
         run([self.build / "bin" / "nimble-analyze", trace, "-o", self.work / "threads.schedule.json"])
@@ -171,7 +171,7 @@ def launch_bounds(launches, threads):
             ("record, added per launch", by_mode["record"]["added_ns"], 1500, "ns"),
             ("full, added per launch", by_mode["full"]["added_ns"], 150, "ns"),
             ("replay, whole launch call", by_mode["replay"]["median_ns"], 150, "ns")]
-    # A lock that threads contend for, or a cache line that they take from each other, shows here as two and more.
+    # A contended lock or cache line shows here as two and more.
     for row in threads:
         if row["mode"] in ("off", "replay"):
             what = " ".join(filter(None, (row["mode"], ROLES[row["role"]])))
@@ -261,7 +261,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder to keep the figures in")
     parser.add_argument("--name", default="host", help="what the results are called")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller traces")
-    parser.add_argument("--policies", action="store_true", help="leave out what launches cost")
+    parser.add_argument("--policies", action="store_true", help="leave out the cost of launches")
     parser.add_argument("--check", action="store_true", help="exit with status 1 if a figure misses its bound")
     options = parser.parse_args()
     build = options.build.resolve()

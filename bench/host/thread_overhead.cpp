@@ -1,13 +1,13 @@
-// What a launch costs on the host where several threads launch at once: each has a stream of its own and issues its
-// step again and again, 64 launches and a synchronisation. Meant for the driver that does nothing (bench/null_driver),
-// bare and under each of libnimble.so's modes: what is shared between threads then shows as a cost that grows with
-// their number. scripts/bench runs it.
+// What a launch costs on the host where several threads launch at once: each has its own stream and repeats its step,
+// 64 launches and a synchronisation. Meant for the driver that does nothing (bench/null_driver), bare and under each of
+// libnimble.so's modes: contention between threads then shows as a cost that grows with their number. scripts/bench
+// runs it.
 //
 //   thread_overhead THREADS SAMPLES STEPS      prints JSON
 //
-// The first thread's step is the one that a schedule is made from (with THREADS 1); the others launch kernels of other
-// names. Threads are bound to cores, by turns. A sample is STEPS steps. Two measures of each, in nanoseconds per
-// launch, for each thread:
+// The schedule is made from the first thread's step (with THREADS 1); the others launch kernels of other names. Threads
+// are bound to cores, by turns. A sample is STEPS steps. Two measures of each, in nanoseconds per launch, for each
+// thread:
 //   cpu       time that the thread ran: what a launch costs, waiting in the kernel not included
 //   elapsed   time that passed
 #include <cuda.h>
@@ -27,7 +27,7 @@ namespace {
 using nimble::bench::check;
 using nimble::bench::nanoseconds;
 
-constexpr int kBranches = 4;  // chains that do not depend on each other
+constexpr int kBranches = 4;  // independent chains
 constexpr int kLayers = 16;   // launches in each
 constexpr int kLaunches = kBranches * kLayers;
 constexpr int kWarmUpSteps = 64;
@@ -72,7 +72,7 @@ class alignas(128) Launcher {
       elapsed_.push_back((nanoseconds(CLOCK_MONOTONIC) - elapsed) / launches);
     }
     shared_.measured.fetch_add(1);
-    while (shared_.measured.load() < shared_.threads) step();  // so that the others are measured beside this one
+    while (shared_.measured.load() < shared_.threads) step();  // so that the others are measured with this one running
   }
 
   const std::vector<double>& cpu() const { return cpu_; }

@@ -30,7 +30,7 @@ CUresult load_module(CUmodule* module, const char* file) {
   if (std::memcmp(header.magic, SIMCUDA_IMAGE_MAGIC, sizeof header.magic) != 0 || header.plain_offset > bytes.size() ||
       header.plain_size > bytes.size() - header.plain_offset)
     return CUDA_ERROR_INVALID_IMAGE;
-  // The file stays open: the loader would take a second one of the same number for this one.
+  // The file stays open: the loader would mistake a second one with the same number for it.
   const int object = memfd_create("image", MFD_CLOEXEC);
   const ssize_t written = object < 0 ? -1 : write(object, bytes.data() + header.plain_offset, header.plain_size);
   if (written != static_cast<ssize_t>(header.plain_size)) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -42,7 +42,7 @@ CUresult load_module(CUmodule* module, const char* file) {
 
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  static auto& modules = *new std::vector<CUmodule>;  // so that they are reachable, for those who look for leaks
+  static auto& modules = *new std::vector<CUmodule>;  // reachable for leak checkers
   modules.push_back(new CUmod_st);
   *module = modules.back();
   for (std::uint32_t i = 0; i < image()->kernel_count; ++i) {

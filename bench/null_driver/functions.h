@@ -1,7 +1,7 @@
 // The functions of the null driver: those of the images that the simulated driver loads, by their names and parameters.
 //
-// Modules and functions live as long as the process. Any thread: a lock guards what is loaded, and is not met by any
-// call whose time is taken.
+// Modules and functions live as long as the process. Any thread: a lock guards the loaded modules, and no timed call
+// takes it.
 #pragma once
 
 #include <cuda.h>

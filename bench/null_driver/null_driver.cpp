@@ -1,10 +1,10 @@
-// A libcuda.so.1 that does nothing, as fast as can be, and without a lock: what Nimble costs shows on it undiluted, and
-// so does every lock and every shared cache line of Nimble's own. For programs that check no result: the benchmarks of
-// this folder, and examples/digits.
+// A libcuda.so.1 that does nothing, as fast as possible, and without a lock: it shows Nimble's cost undiluted,
+// including every lock and every shared cache line of Nimble's own. For programs that check no result: the benchmarks
+// of this folder, and examples/digits.
 //
-// Calls succeed. Handles and addresses are numbers that never come back, except those of pinned memory, which is there.
-// Functions, with the parameters that they have, are those of the simulated driver's images. It has what those programs
-// and Nimble's modes call, and nothing else.
+// Calls succeed. Handles and addresses are numbers that are never reused, except those of pinned memory, which exists.
+// Functions and their parameters are those of the simulated driver's images. It has what those programs and Nimble's
+// modes call, and nothing else.
 #include <cuda.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace {
 
-// Where nothing else is, and nothing that two numbers side by side in a kernel's parameters look like.
+// Addresses that nothing else uses, and that two adjacent numbers in a kernel's parameters do not resemble.
 std::uint64_t number(std::uint64_t distance) {
   static std::atomic<std::uint64_t> next{0x5b3c'0000'0000};
   return next.fetch_add((distance + 255) / 256 * 256, std::memory_order_relaxed);
@@ -82,19 +82,19 @@ CUresult cuMemAllocHost(void** pointer, std::size_t bytes) {
   return *pointer = std::calloc(1, bytes), *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void* pointer) { return std::free(pointer), CUDA_SUCCESS; }
-// Whatever is asked about is no memory of the driver's: what asks knows the memory that it has.
+// No queried address is the driver's memory: callers know their own memory.
 CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; }
 CUresult cuEventCreate(CUevent* event, unsigned) { return make(event); }
 SUCCEED(cuEventDestroy, CUevent)
 
-// What programs do in each step.
+// Calls of programs in each step.
 SUCCEED(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
         void**, void**)
 SUCCEED(cuStreamSynchronize, CUstream)
 SUCCEED(cuStreamQuery, CUstream)
 SUCCEED(cuEventSynchronize, CUevent)
 CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) { return *milliseconds = 1, CUDA_SUCCESS; }
-#ifdef cuEventElapsedTime  // and by its plain name, under which replay looks for it
+#ifdef cuEventElapsedTime  // and by its plain name, which replay looks up
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) { return *milliseconds = 1, CUDA_SUCCESS; }
 #endif
@@ -106,13 +106,13 @@ SUCCEED(cuMemcpyHtoDAsync, CUdeviceptr, const void*, std::size_t, CUstream)
 SUCCEED(cuMemcpyDtoHAsync, void*, CUdeviceptr, std::size_t, CUstream)
 SUCCEED(cuMemcpyDtoDAsync, CUdeviceptr, CUdeviceptr, std::size_t, CUstream)
 
-// What a program does that captures its step.
+// Calls of a program that captures its step.
 SUCCEED(cuStreamBeginCapture, CUstream, CUstreamCaptureMode)
 CUresult cuStreamEndCapture(CUstream, CUgraph* graph) { return make(graph); }
 SUCCEED(cuEventRecordWithFlags, CUevent, CUstream, unsigned)
 SUCCEED(cuGraphUpload, CUgraphExec, CUstream)
 
-// What replay may call besides.
+// Further calls that replay may make.
 SUCCEED(cuEventQuery, CUevent)
 SUCCEED(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)
 CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_ERROR_NOT_SUPPORTED; }

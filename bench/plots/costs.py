@@ -1,4 +1,4 @@
-"""What Nimble costs: a launch on the host, and a step that is recorded."""
+"""Nimble's costs: a launch on the host, and a recorded step."""
 
 import style
 from style import COLOR, plt

@@ -1,4 +1,4 @@
-"""The life of a launch: the way that a call takes through Nimble, and what a step of it takes on the host and on the GPU."""
+"""The life of a launch: a call's way through Nimble, and the time of a step on the host and on the GPU."""
 
 import style
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -118,7 +118,7 @@ def bars(axes, demo, field, title):
 
 
 def life():
-    """What a launch passes through, and what a step takes."""
+    """A launch's stages, and a step's times."""
     demo = style.result(DEMO)
     figure = plt.figure(figsize=(8.4, 5.6))
     route(figure.add_axes((0.01, 0.42, 0.98, 0.52)))

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Makes the plots of README.md and docs/performance.md from bench/results. Usage: bench/plots/plot.py [NAME...]
 
-Needs matplotlib; where there is none, it is installed by pip into build/plots.
-"""
+Needs matplotlib; if it is missing, pip installs it into build/plots. """
 
 import os
 import pathlib

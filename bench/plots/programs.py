@@ -1,4 +1,4 @@
-"""Programs below any framework: against CUDA graphs written by hand, and against what was predicted of them."""
+"""Programs without a framework: against hand-written CUDA graphs, and against their predictions."""
 
 import style
 from style import COLOR, plt
@@ -35,7 +35,7 @@ def by_hand():
 
 
 def model():
-    """How good predictions are, and what side by side costs on the device."""
+    """The accuracy of predictions, and the device's cost of concurrency."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.5))
     figure.subplots_adjust(left=0.085, right=0.97, top=0.8, bottom=0.27, wspace=0.22)
     programs = style.result(PREDICTED)["results"]

@@ -24,7 +24,7 @@ def us(entry, clock="row_us"):
 
 
 def networks():
-    """Rows of inference, from what a graph gains most by branches to what gains nothing."""
+    """Rows of inference, from the largest gain by branches to none."""
     table = cells(H100, "inference")
     order = sorted(table, key=lambda row: us(table[row]["nimble"]) / us(table[row]["graph"]))
     return [(NAMES.get(row[0], row[0]), table[row]) for row in order]
@@ -88,7 +88,7 @@ def speed():
 
 
 def compiled():
-    """Nimble over eager's kernels and over max-autotune's, each beside what launches the same kernels without it."""
+    """Nimble over eager's kernels and over max-autotune's, each beside a launch of the same kernels without it."""
     table = networks()
     pairs = (
         ("graph", "nimble", "eager's kernels", "torch.cuda.graph", "Nimble"),

@@ -1,8 +1,7 @@
-"""How all plots look, where they read and where they are written.
+"""The style of all plots, their sources and their destination.
 
-A plot is one SVG for light and for dark pages: it is drawn in the colours of INK, and a style sheet in the file exchanges each
-for its partner where the reader prefers dark.
-"""
+A plot is one SVG for light and for dark pages: it is drawn in the colours of INK, and a style sheet in the file
+replaces each by its partner where the reader prefers dark. """
 
 import io
 import json
@@ -66,12 +65,12 @@ plt.rcParams.update(
 
 
 def result(name):
-    """What bench/results/NAME.json holds."""
+    """The content of bench/results/NAME.json."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def source(figure, text, *names):
-    """The line below a plot: device and date, and the files that it shows."""
+    """The line below a plot: device, date, and its source files."""
     files = ", ".join(f"{name}.json" for name in names)
     figure.text(0.01, 0.012, f"{text}\nbench/results/{files}", fontsize=7, color=COLOR["muted"], va="bottom", linespacing=1.35)
 
@@ -86,7 +85,7 @@ def rows_axis(axes, labels):
 
 
 def dark(light, other):
-    """The rules that exchange one colour for its partner, whether it fills or is a line."""
+    """The rules that replace a colour by its partner, in fills and lines."""
     return "".join(f'[style*="{what}: {light}"]{{{what}:{other}!important}}' for what in ("fill", "stroke"))
 
 

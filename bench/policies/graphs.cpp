@@ -14,7 +14,7 @@ using analyzer::Dag;
 using analyzer::Engine;
 using analyzer::OpCost;
 
-// What an op has made. `by` is the op, or kInput.
+// An op's output. `by` is the op, or kInput.
 struct Tensor {
   std::uint32_t by;
   std::uint64_t channels, rows, columns;
@@ -44,7 +44,7 @@ class Builder {
     return add(blocks, block_us, 4 * (rows * inner + inner * columns + rows * columns), reads);
   }
 
-  // Reads and writes so many floats, and computes next to nothing.
+  // Reads and writes this many floats, and computes next to nothing.
   std::uint32_t pass(std::uint64_t read, std::uint64_t written, const std::vector<std::uint32_t>& reads) {
     return add(divided(divided(std::max(read, written), kElements), 8), 0, 4 * (read + written), reads);
   }
@@ -92,7 +92,7 @@ class Builder {
     return each(each(conv(x, channels, high, wide, stride, padded)));
   }
 
-  // So many blocks, one on a multiprocessor at a time, each of which takes so long for its arithmetic.
+  // Adds an op of `blocks` blocks, one on a multiprocessor at a time, each with `block_us` of arithmetic.
   std::uint32_t add(std::uint64_t blocks, double block_us, std::uint64_t bytes,
                     const std::vector<std::uint32_t>& reads) {
     auto most = static_cast<std::uint64_t>(device_.multiprocessors);
@@ -375,7 +375,7 @@ OpGraph training_step() {
     std::uint64_t out = std::uint64_t{16} << (i / 3), side = 32 >> (i / 3), pixels = side * side * kBatch;
     Layer layer{channels, out, pixels, x, 0, 0};
     layer.normal = b.pass(out * pixels, out * pixels, {b.product(pixels, 9 * channels, out, {x})});
-    // Every second layer adds what came in two layers before.
+    // Every second layer adds the input of two layers before.
     std::uint32_t sum =
         i > 0 && i % 2 == 0 ? b.pass(2 * out * pixels, out * pixels, {layer.normal, kept}) : layer.normal;
     if (i % 2 == 0) kept = sum;

@@ -1,8 +1,8 @@
-// Prints what each policy makes of each op graph: how long it is predicted to take against the critical path, on how
-// many streams, with how many synchronisations. With --json as one JSON object, for bench/host/run_benchmarks.py.
+// Prints each policy's result for each op graph: its predicted time over the critical path, its streams and its
+// synchronisations. With --json as one JSON object, for bench/host/run_benchmarks.py.
 //
-// The critical path is the longest chain of ops with the way from each to the next, which no schedule can beat. Where a
-// graph asks for more than the device has, `bound` says how far off that limit the best conceivable schedule is.
+// The critical path is the longest chain of ops with the latency between them, which no schedule can beat. Where a
+// graph needs more than the device has, `bound` says how far from that limit the best conceivable schedule is.
 
 #include <algorithm>
 #include <cstdio>
@@ -32,7 +32,7 @@ double critical_path_us(const DeviceModel& device, const OpGraph& graph) {
   return longest;
 }
 
-// The least time in which the device could do all of the work, were nothing ordered.
+// The least time in which the device could do all of the work without any ordering.
 double work_us(const DeviceModel& device, const OpGraph& graph) {
   double multiprocessors = 0, bandwidth = 0;
   for (const OpCost& cost : graph.costs) {

@@ -1,6 +1,6 @@
 // Runs the op graph of a published network (bench/policies/graphs.h) as a framework would: one stream, each op's output
-// in stream-ordered memory that is released after its last reader. Each op is one kernel that takes as long, fills as
-// many multiprocessors and moves as many bytes as the roofline says of the real one.
+// in stream-ordered memory that is released after its last reader. Each op is one kernel with the duration,
+// multiprocessors and bytes moved that the roofline predicts for the real one.
 //
 //   op_graph list | op_graph GRAPH STEPS
 //
@@ -38,7 +38,7 @@ constexpr unsigned kThreads = 1024;  // two blocks would fit on a multiprocessor
 constexpr unsigned kShared = 120 * 1024;
 
 struct Op {
-  std::vector<std::uint32_t> reads, last_reads;  // whose outputs it reads; those that nobody reads after it
+  std::vector<std::uint32_t> reads, last_reads;  // whose outputs it reads; those that no op reads after it
   unsigned blocks = 1, input_words = ~0u, read_words = 0, written_words = 0;
   long long cycles = 0;
 };
@@ -112,7 +112,7 @@ class Program {
                     unread_.end());
       unread_.push_back(node);
     }
-    // What nobody read is the result.
+    // Unread outputs are the result.
     for (const std::uint32_t node : unread_) {
       CHECK(cuMemcpyDtoDAsync(result_, outputs[node], kResult, stream_));
       CHECK(cuMemFreeAsync(outputs[node], stream_));
@@ -120,7 +120,7 @@ class Program {
     unread_.clear();
   }
 
-  // Microseconds on the device for a step, of so many in a row.
+  // Microseconds on the device per step, over `steps` in a row.
   double run(const std::vector<Op>& ops, int steps) {
     CHECK(cuEventRecord(events_[0], stream_));
     for (int i = 0; i < steps; ++i) step(ops);

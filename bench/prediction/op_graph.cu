@@ -1,9 +1,9 @@
-// The kernel of op_graph.cpp: an op that takes as long, fills as much of the device and moves as many bytes as another.
-// One source for nvcc and for the simulated driver, where it only computes.
+// The kernel of op_graph.cpp: an op with another's duration, occupancy and bytes moved. One source for nvcc and for the
+// simulated driver, where it only computes.
 #include "tests/simcuda/image/kernel.h"
 
 // Reads `reads` words, spread over the inputs, of which each has at least `words`, and writes `writes` words; then its
-// blocks wait until they have run for `cycles` each. What it writes depends on every input. Absent inputs are null.
+// blocks wait until they have run for `cycles` each. Its output depends on every input. Absent inputs are null.
 __global__ void work(unsigned* out, const unsigned* a, const unsigned* b, const unsigned* c, const unsigned* d,
                      const unsigned* e, const unsigned* f, const unsigned* g, const unsigned* h, unsigned words,
                      unsigned reads, unsigned writes, unsigned salt, [[maybe_unused]] long long cycles) {

@@ -1,5 +1,5 @@
-"""Holds nimble-analyze's predictions against what the device takes: for digits and for op graphs of published networks,
-each recorded once, scheduled by each policy, and replayed.
+"""Compares nimble-analyze's predictions with the device's times: for digits and for op graphs of published networks, each
+recorded once, scheduled by each policy, and replayed.
 
 scripts/predictions calls this. Needs Python 3 and a build."""
 
@@ -20,9 +20,9 @@ GRAPHS = ["GoogLeNet", "Inception-v3", "NASNet-A mobile", "NASNet-A large", "DAR
           "layers 40 x 8", "layers 40 x 32"]
 USAGE = """Usage: scripts/predictions [--build DIR] [--results DIR] [--only NAME,...] [--steps N] [--simulated] [--help]
 
-Holds nimble-analyze's predictions against what the device takes: runs digits and the op graphs of published networks, records
-each, makes a schedule by each policy, and replays it. Prints a table of predicted and measured times of a step, and the error.
-Needs Python 3 and a build; without a GPU it runs on the simulated driver, whose times come from the same model."""
+Compares nimble-analyze's predictions with the device's times: runs digits and the op graphs of published networks, records each,
+makes a schedule by each policy, and replays it. Prints a table of predicted and measured times of a step, and the error. Needs
+Python 3 and a build; without a GPU it runs on the simulated driver, whose times come from the same model."""
 
 
 class Failure(Exception):
@@ -30,7 +30,7 @@ class Failure(Exception):
 
 
 class Program:
-    """A program that makes steps and tells how long the device took for one, and what it computed."""
+    """A program that makes steps and reports the device's time per step, and its result."""
 
     def __init__(self, name, build, steps):
         self.name, self.build, self.steps = name, build, steps
@@ -144,7 +144,7 @@ def main():
         facts = {"date": datetime.date.today().isoformat(), "device": device["device"], "driver": device["driver"],
                  "nimble": device["nimble"], "steps": options.steps, "rounds": options.rounds, "results": results}
         base.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n")
-        base.with_suffix(".md").write_text(f"# Predictions held against measurements\n\nDevice: {device['device']}, driver "
+        base.with_suffix(".md").write_text(f"# Predictions and measurements\n\nDevice: {device['device']}, driver "
                                            f"{device['driver']}, {facts['date']}.\n\n{text}\n")
     return 0
 

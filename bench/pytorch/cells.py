@@ -20,7 +20,7 @@ def convolution(inputs, outputs, stride=1, epsilon=1e-5):
 
 
 def separable(inputs, outputs, kernel, stride=1, dilation=1, epsilon=1e-5):
-    """ReLU, a convolution of each channel by itself, a 1x1 convolution over all, batch norm."""
+    """ReLU, a depthwise convolution, a 1x1 convolution, batch norm."""
     padding = dilation * (kernel - 1) // 2
     return nn.Sequential(nn.ReLU(),
                          nn.Conv2d(inputs, inputs, kernel, stride, padding, dilation, groups=inputs, bias=False),
@@ -34,7 +34,7 @@ def twice(inputs, outputs, kernel, stride=1, epsilon=1e-5):
 
 
 class Halved(nn.Module):
-    """Half the side: one half of the channels from the even pixels, the other from the odd ones, so that none is passed over."""
+    """Halves the side: one half of the channels from the even pixels, the other from the odd ones, so that none is skipped."""
 
     def __init__(self, inputs, outputs, epsilon=1e-5):
         super().__init__()
@@ -54,7 +54,7 @@ def average(stride=1):
 
 class NasnetCell(nn.Module):
     """One cell of NASNet-A. `before` and `last` are the channels of the two inputs; `halve_before`: the first one has twice the
-    other's side. Of the very first cell both inputs are the stem, and the first one is taken as it is (before=None)."""
+    other's side. For the very first cell both inputs are the stem, and the first one is used as it is (before=None)."""
 
     def __init__(self, before, last, filters, reduces, halve_before):
         super().__init__()
@@ -119,7 +119,7 @@ class Nasnet(nn.Module):
         return self.classify(functional.relu(last).mean((2, 3)))
 
 
-# Two operations for each of four nodes, and on which state each works: 0 and 1 are the cell's inputs, others the nodes.
+# Two operations for each of four nodes, and each one's input state: 0 and 1 are the cell's inputs, others the nodes.
 DARTS_NORMAL = [("separable 3", 0), ("separable 3", 1), ("separable 3", 0), ("separable 3", 1), ("separable 3", 1), ("skip", 0),
                 ("skip", 0), ("dilated 3", 2)]
 DARTS_REDUCTION = [("largest 3", 0), ("largest 3", 1), ("skip", 2), ("largest 3", 1), ("largest 3", 0), ("skip", 2), ("skip", 2),

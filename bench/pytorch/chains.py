@@ -1,14 +1,13 @@
-"""What Nimble takes where it cannot help: of networks whose kernels each need the one before, against torch.cuda.graph.
+"""Nimble's cost where it cannot help: for networks whose kernels each depend on the previous one, against torch.cuda.graph.
 
 Usage: python bench/pytorch/chains.py [NETWORK...] [--rounds N] [--processes N] [--build DIR] [--json FILE]
 
-Two processes of one way lie further apart than what is asked for: each has its memory elsewhere. So it is asked in two ways.
-In turns, in one process: one graph, as torch.cuda.CUDAGraph.replay() launches it, as a call of a Nimble does, and the parts of
-that. In processes: so many of each way, which begin together and are timed one after the other, in an order that goes back and
-forth; torch.cuda.graph with PyTorch's own allocator, with memory in stream order, which is what a Nimble has, and with PyTorch's own
-beside libnimble.so. Of the processes of Nimble also what libnimble.so's trial found: the turns of the rewritten graph and of PyTorch's.
-Microseconds; medians, and of processes the least and the most. Needs a GPU, PyTorch and torchvision (timm for nasnetalarge).
-"""
+Two processes of one way differ by more than the quantity of interest: each has its memory elsewhere. So it is measured in two
+ways. In turns, in one process: one graph, as torch.cuda.CUDAGraph.replay() launches it, as a call of a Nimble does, and the parts
+of that. In processes: several of each way, which begin together and are timed in sequence, in an order that goes back and forth;
+torch.cuda.graph with PyTorch's own allocator, with stream-ordered memory, as a Nimble has, and with PyTorch's own beside
+libnimble.so. For Nimble's processes also the findings of libnimble.so's trial: the turns of the rewritten graph and of PyTorch's.
+Microseconds; medians, and of processes the least and the most. Needs a GPU, PyTorch and torchvision (timm for nasnetalarge). """
 
 import argparse
 import contextlib
@@ -28,17 +27,17 @@ from side_by_side import ROOT  # noqa: E402
 
 NETWORKS = ["encoder", "resnet101", "resnet50", "efficientnet_b5", "mobilenet_v2"]
 TIMES = ("row_us", "gpu_us", "wall_us")
-BLOCK = 12  # calls of one kind before it is another one's turn, of which the first ones still wake what they need
+BLOCK = 12  # calls of one kind in a turn; the first ones warm caches
 WAKING = 2
-ROWS = 3  # in a block, of which the first one does so
-LIMIT = 240  # seconds of a process
+ROWS = 3  # in a block; the first one warms caches
+LIMIT = 240  # seconds per process
 TRIAL = re.compile(r"graph \d+: the (?P<launched>.*) is launched: .*; in turns (?P<rewritten>[\d., ]+); its own (?P<own>[\d., ]+)")
 
 
-# ---- the process in which one graph takes turns ----
+# ---- the process in which the ways to launch one graph take turns ----
 
 def ways_to_launch(model, data):
-    """By name, what launches the one graph that a Nimble has for its own input."""
+    """By name, the ways to launch the one graph that a Nimble has for its own input."""
     (own,), _ = model.static_inputs(data)
     model(own)
     _, prepared = model._last
@@ -86,7 +85,7 @@ def worker(name, rounds):
         print(json.dumps(in_turns(gpu, calls, rounds)))
 
 
-# ---- the one that asks ----
+# ---- the controlling process ----
 
 def launched_in_turns(name, rounds, build):
     command, env = side_by_side.under_nimble([sys.executable, __file__, "--worker", name, str(rounds)], side_by_side.environment(),
@@ -104,7 +103,7 @@ def begin(name, way, build):
 
 
 def trial(said):
-    """Of the last one that libnimble.so has told of: what it launches since, and the turns of both graphs."""
+    """The last trial that libnimble.so has reported: the graph that it launches since, and the turns of both graphs."""
     found = [*TRIAL.finditer(said)]
     if not found:
         return None
@@ -113,13 +112,13 @@ def trial(said):
 
 
 def in_processes(name, count, build):
-    """By way, and of each process in its turn, TIMES."""
+    """By way, and for each process in its turn, TIMES."""
     there, back = list(multi_process.WAYS), list(reversed(multi_process.WAYS))
     order = [way for number in range(count) for way in (back if number % 2 else there)]
     found = {way: [] for way in multi_process.WAYS}
     begun = []
     try:
-        for way in order:  # one by one: where a start fails, those before it are given up
+        for way in order:  # one by one: if a start fails, the earlier ones are given up
             begun.append(begin(name, way, build))
         for process in begun:
             side_by_side.wait_for_ready(process, LIMIT)
@@ -137,7 +136,7 @@ def in_processes(name, count, build):
 
 
 def said_in_turns(found):
-    """Lines: each against the first."""
+    """Lines that compare each with the first."""
     first = next(iter(found.values()))
     for name, each in found.items():
         more = {what: each[what]["median"] - first[what]["median"] for what in TIMES}
@@ -158,8 +157,8 @@ def said_of_processes(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", default=NETWORKS)
-    parser.add_argument("--rounds", type=int, default=12, help="of turns, 0 for none (default 12)")
-    parser.add_argument("--processes", type=int, default=3, help="of each way, 0 for none (default 3)")
+    parser.add_argument("--rounds", type=int, default=12, help="of turns; 0: none (default 12)")
+    parser.add_argument("--processes", type=int, default=3, help="of each way; 0: none (default 3)")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/default")
     parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file as well")
     words = parser.parse_args()

@@ -1,10 +1,9 @@
 """BERT-base's encoder, written from its paper: Devlin, Chang, Lee, Toutanova, "BERT: Pre-training of Deep Bidirectional
 Transformers for Language Understanding", 2019.
 
-12 layers of width 768 with 12 heads and 3072 between, normalized behind each half, as the paper's own code has them: query, key and
-value are three linear layers. (torch.nn.TransformerEncoder makes a single op of a whole layer in evaluation mode, which torch.compile
-leaves as it is.) No embeddings and no pooler: it takes what embeddings would give. Modules have no state but their parameters.
-"""
+12 layers of width 768 with 12 heads and 3072 between, normalized after each half, as in the paper's own code: query, key and value
+are three linear layers. (torch.nn.TransformerEncoder makes a single op of a whole layer in evaluation mode, which torch.compile
+leaves unchanged.) No embeddings and no pooler: it takes the embeddings' output. Modules have no state but their parameters. """
 
 import torch
 from torch import nn

@@ -1,11 +1,10 @@
-"""One network's inference at batch 1 in one way, in a process of its own: prints times and what was compared, as JSON.
+"""One network's inference at batch 1 in one way, in a separate process: prints times and comparisons, as JSON.
 
 Usage: inference.py NETWORK WAY [--prepare-only] [--wait]    (a network of networks.py, a way of ways.py)
 
-Ways of Nimble need `python -m nimble run`. Each way works on one input in the same memory again and again, so that a call of a
-graph is its launch alone. --prepare-only leaves what torch.compile makes in its caches. --wait has it say that it is ready once
-only what is timed on the GPU is left to do, and wait for a line on stdin. scripts/pytorch calls this.
-"""
+Ways of Nimble need `python -m nimble run`. Each way uses one input in the same memory repeatedly, so that a call of a graph
+is its launch alone. --prepare-only leaves torch.compile's output in its caches. --wait has it say that it is ready once only
+the timed GPU work remains, and wait for a line on stdin. scripts/pytorch calls this. """
 
 import json
 import sys
@@ -16,13 +15,13 @@ import networks
 import torch
 import ways
 
-WARM = 3  # calls until nothing is new any more, also for torch.compile, whose graphs come with the second one
-PROFILED = 6  # TorchScript looks at its first calls
+WARM = 3  # calls until nothing new happens, even for torch.compile, which makes graphs at the second one
+PROFILED = 6  # TorchScript profiles its first calls
 
 
 class Prepared:
-    """A network that is ready: call() runs it on `data`; `output` is where the result lies, None where call() returns it.
-    `base`: what the result must equal to the bit, None where the kernels are others. `notes` go into the results."""
+    """A prepared network: call() runs it on `data`; `output` holds the result, None where call() returns it. `base`: the
+    result that it must equal to the bit, None where the kernels differ. `notes` go into the results."""
 
     def __init__(self, call, data, output=None, base=None, notes=None):
         self.call, self.data, self.output, self.base, self.notes = call, data, output, base, notes or {}
@@ -33,7 +32,7 @@ class Prepared:
 
 
 def no_gradients(way):
-    """Nimble works in the first of these modes, and torch.compile's kernels there are to be the same with it and without."""
+    """Nimble works in the first of these modes, and torch.compile's kernels there must be the same with it and without."""
     return torch.no_grad() if way.nimble or way.mode else torch.inference_mode()
 
 
@@ -45,7 +44,7 @@ def torchscript(module, data):
 
 
 def graph(module, data):
-    """As PyTorch's documentation has it."""
+    """As in PyTorch's documentation."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -59,7 +58,8 @@ def graph(module, data):
 
 
 def compile_in_place(module, way):
-    """Compiles the module's calls: its forward() itself stays eager. Under Nimble with the options that docs/howto/unchanged-script.md asks for."""
+    """Compiles the module's calls: its forward() itself stays eager. Under Nimble with the options of
+    docs/howto/unchanged-script.md."""
     if way.nimble:
         import torch._inductor
 
@@ -84,8 +84,8 @@ def nimble(module, data, multi_stream):
 
 
 def compile_for(way, module, data):
-    """What stands for the module behind a compiler, or the module. Nothing here is decided by time on the GPU, so that others
-    may be at it too."""
+    """The compiled module, or the module. Nothing here is decided by GPU timing, so other processes may use the GPU
+    too."""
     if way.mode:
         return compiled(module, data, way)
     return torchscript(module, data) if way.name == "torchscript" else module
@@ -101,7 +101,7 @@ def prepare(way, module, callee, data):
 
 
 def compare(module, prepared, inputs):
-    """How the results of other inputs stand to eager's, and to those that they must equal."""
+    """Compares the results of other inputs with eager's, and with those that they must equal."""
     found, eager, base = [], [], []
     for data in inputs:
         eager.append(module.forward(data).clone())
@@ -110,7 +110,7 @@ def compare(module, prepared, inputs):
         prepared.data.copy_(data)
         found.append(prepared.result())
     if not all(bool(torch.isfinite(one).all()) for one in eager) or torch.equal(eager[0], eager[-1]):
-        raise RuntimeError("the outputs say nothing: they are not finite, or the same for different inputs")
+        raise RuntimeError("the outputs prove nothing: they are not finite, or the same for different inputs")
     difference = max(float((a - b).abs().max()) for a, b in zip(found, eager))
     result = {"difference": difference, "relative_difference": difference / max(float(b.abs().max()) for b in eager),
               "digest": measure.digest(found), "eager_digest": measure.digest(eager)}

@@ -1,6 +1,6 @@
-"""What a call takes on a GPU: by CUDA events, by the host's clock, and one of many that follow each other.
+"""Measures a call on a GPU: by CUDA events, by the host's clock, and one of many back to back.
 
-Nothing here keeps state. Tests put a class of their own in the place of Gpu."""
+Nothing here keeps state. Tests replace Gpu."""
 
 import ctypes
 import hashlib
@@ -10,8 +10,8 @@ import time
 
 import torch
 
-LEAST, MOST = 100, 300  # calls, or rows of them; more than the least number only within a second
-ROW = 10  # calls that follow each other without waiting
+LEAST, MOST = 100, 300  # calls, or rows of calls; more than the least only within a second
+ROW = 10  # calls back to back
 
 
 class Gpu:
@@ -26,18 +26,18 @@ class Gpu:
         return torch.cuda.Event(enable_timing=True)
 
     def used_mib(self):
-        """Memory that is taken on the device, by whomever: the driver's view."""
+        """Memory in use on the device, by any process: the driver's view."""
         free, total = torch.cuda.mem_get_info()
         return (total - free) / 2**20
 
     def kept_mib(self):
-        """Of these, what PyTorch's allocator has in this process."""
+        """The part of it that PyTorch's allocator has in this process."""
         return torch.cuda.memory_reserved() / 2**20
 
     def settle(self):
-        """Makes and ends another context. Behind that the driver (580.159, on an H200) has kernels follow each other in 0.11 us
-        instead of 0.29, of a graph and of any other, until a stream is used that was not before, or it may be later; so that each
-        way is timed in the same of these states, whether a process beside it has ended in between or not."""
+        """Creates and destroys another context. After that the driver (580.159, on an H200) starts successive kernels,
+        of a graph or not, after 0.11 us instead of 0.29, until a new stream is used, or perhaps later; so that each way
+        is timed in the same state, whether or not another process has ended in between."""
         driver, made, ignored = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         self.synchronize()
         results = (driver.cuCtxCreate_v2(ctypes.byref(made), 0, torch.cuda.current_device()),
@@ -46,13 +46,13 @@ class Gpu:
             raise RuntimeError(f"no other context: the driver says {results}")
 
     def let_go(self):
-        """Memory that PyTorch keeps for later goes back to the device."""
+        """Returns PyTorch's cached memory to the device."""
         self.synchronize()
         torch.cuda.empty_cache()
 
 
 def options(words):
-    """Of a process's command line: whether it only compiles, and what it does before anything is timed on the GPU."""
+    """From a process's command line: whether it only compiles, and what it does before anything is timed on the GPU."""
     return {"prepare_only": "--prepare-only" in words, "ready": wait if "--wait" in words else lambda: None}
 
 
@@ -62,7 +62,7 @@ def wait():
 
 
 def repeat(once, least=LEAST, seconds=1.0):
-    """What `least` to MOST runs return."""
+    """The results of `least` to MOST runs."""
     found, end = [], time.perf_counter() + seconds
     while len(found) < least or (len(found) < MOST and time.perf_counter() < end):
         found.append(once())
@@ -70,8 +70,8 @@ def repeat(once, least=LEAST, seconds=1.0):
 
 
 def by_events(gpu, call, calls=1, least=LEAST, seconds=1.0):
-    """Microseconds of a call on the GPU, from an event before the first one to one behind the last. The GPU is idle before, so
-    what the host takes until a call's first launch counts for a call alone."""
+    """Microseconds of a call on the GPU, from an event before the first one to one after the last. The GPU is idle
+    before, so the host's time until a call's first launch counts only for a single call."""
     def once():
         begin, end = gpu.event(), gpu.event()
         begin.record()
@@ -85,7 +85,7 @@ def by_events(gpu, call, calls=1, least=LEAST, seconds=1.0):
 
 
 def by_the_clock(gpu, call, least=LEAST, seconds=1.0):
-    """Microseconds of a call on the host, until the GPU is done with it."""
+    """Microseconds of a call on the host, until the GPU has finished it."""
     def once():
         begin = time.perf_counter()
         call()
@@ -110,8 +110,8 @@ def all_times(gpu, call):
 
 
 class Memory:
-    """MiB that are taken on the device. Others may take some until begin(), and nobody else does from then on; what this
-    process took before is known of PyTorch's allocator alone."""
+    """MiB in use on the device. Other processes may allocate until begin(), and none from then on; of this process's
+    earlier memory only PyTorch's allocator's is known."""
 
     def __init__(self, gpu):
         gpu.let_go()
@@ -133,6 +133,6 @@ def digest(tensors):
 
 
 def graphs(model):
-    """What a nimble.Nimble knows of its graphs."""
+    """A nimble.Nimble's reports of its graphs."""
     fields = ("kind", "state", "nodes", "streams", "own_us", "rewritten_us", "why", "runs_ahead")
     return {"graphs": [{field: getattr(report, field, None) for field in fields} for report in model.report()]}

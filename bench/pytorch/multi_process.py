@@ -1,14 +1,13 @@
-"""Whether a graph takes as long in company: while other processes hold contexts on the GPU, and do nothing.
+"""Whether a graph takes as long in company: while other processes hold idle contexts on the GPU.
 
 Usage: python bench/pytorch/multi_process.py [NETWORK...] [--ways A,B] [--contexts N] [--build DIR] [--json FILE]
 
-Processes that prepare together and are timed one after the other (scripts/pytorch --together) keep each other such company. Of
-torch.cuda.graph, with each of PyTorch's allocators and with libnimble.so loaded, and of Nimble: a graph is timed
-alone, and behind another context of its own process that has come and gone (measure.Gpu.settle), then in company, then another one that
-was captured in company, then alone again; then the same of a process that began in company, whose weights lie elsewhere; and what the
-kernels and the gaps between them take of it. Microseconds of a launch, by CUDA events over ten that follow each other.
-Needs a GPU, PyTorch and torchvision.
-"""
+Processes that prepare together and are timed in sequence (scripts/pytorch --together) are in such company. Of
+torch.cuda.graph, with each of PyTorch's allocators and with libnimble.so loaded, and of Nimble: a graph is timed alone, and
+after its process has created and destroyed another context (measure.Gpu.settle), then in company, then another one that was
+captured in company, then alone again; then the same for a process that began in company, whose weights lie elsewhere; and
+the share of the kernels and of the gaps between them. Microseconds of a launch, by CUDA events over ten back to back. Needs
+a GPU, PyTorch and torchvision. """
 
 import argparse
 import contextlib
@@ -38,24 +37,24 @@ WAYS = {"graph": ("graph", False, TORCHS_ALLOCATIONS), "graph in stream order": 
         "nimble": ("nimble", True, DRIVER_ALLOCATIONS)}
 
 
-# ---- the process that is timed ----
+# ---- the timed process ----
 
 def times_between(kernels):
-    """Of kernels (begin, end) of one launch: how many, their own time, and what lies between the first and the last besides."""
+    """For one launch's kernels (begin, end): their number, their own time, and the gaps between the first and the last."""
     kernels = sorted(kernels)
-    work, behind = 0.0, kernels[0][0]
+    work, last_end = 0.0, kernels[0][0]
     for begin, end in kernels:
-        work += max(0.0, end - max(begin, behind))
-        behind = max(behind, end)
-    return {"kernels": len(kernels), "work_us": work, "gaps_us": behind - kernels[0][0] - work}
+        work += max(0.0, end - max(begin, last_end))
+        last_end = max(last_end, end)
+    return {"kernels": len(kernels), "work_us": work, "gaps_us": last_end - kernels[0][0] - work}
 
 
 def profiled(torch, call, launches=5):
-    """times_between() of the launch in the middle, by what its kernels take."""
+    """times_between() of the median launch, by its kernels' time."""
     from torch.profiler import ProfilerActivity, profile
 
     found = []
-    with profile(activities=[ProfilerActivity.CUDA]):  # the first launch under a profiler takes longer
+    with profile(activities=[ProfilerActivity.CUDA]):  # the first launch under a profiler is slower
         call()
         torch.cuda.synchronize()
     for _ in range(launches):
@@ -98,10 +97,10 @@ def worker(name, way):
             print(json.dumps(answer), flush=True)
 
 
-# ---- the one that asks ----
+# ---- the controlling process ----
 
 def command_of(way, build, program, *words, log="warn"):
-    """Of a Python program in one of WAYS: its command and environment."""
+    """The command and environment of a Python program in one of WAYS."""
     _, loads, allocator = WAYS[way]
     command, env = [sys.executable, program, *words], side_by_side.environment(**allocator)
     return side_by_side.under_nimble(command, env, build, log) if loads else (command, env)
@@ -128,7 +127,7 @@ def idle_processes(count):
 
 @contextlib.contextmanager
 def at_work(name, way, build, program):
-    """A worker that is ready: what is asked of it returns what it says."""
+    """A worker that is ready: a function that sends it a request and returns its answer."""
     with begun(*command_of(way, build, program, "--worker", name, WAYS[way][0])) as process:
         def ask(what):
             process.stdin.write(what + "\n")
@@ -147,7 +146,7 @@ def at_work(name, way, build, program):
 
 
 def run(name, way, contexts, build, program=pathlib.Path(__file__).resolve()):
-    """By condition, what the worker (`program`) says."""
+    """By condition, the answers of the worker (`program`)."""
     found = {}
     with at_work(name, way, build, program) as ask:
         found["alone"] = ask("time")

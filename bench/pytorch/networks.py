@@ -1,8 +1,7 @@
 """The networks of the tables, with random weights.
 
-Batch norms get the statistics of a few random images: with the ones that they start with, a deep network's output hardly
-depends on its input, and comparing outputs would show nothing. PyTorch is imported when a network is made.
-"""
+Batch norms get the statistics of a few random images: with their initial ones, a deep network's output hardly depends
+on its input, and comparing outputs would prove nothing. PyTorch is imported when a network is made. """
 
 SIDES = {"inception_v3": 299, "efficientnet_b5": 456, "nasnetalarge": 331}  # others: 224
 INFERENCE = ["resnet50", "resnet101", "inception_v3", "googlenet", "mobilenet_v2", "efficientnet_b0", "efficientnet_b5",
@@ -10,11 +9,11 @@ INFERENCE = ["resnet50", "resnet101", "inception_v3", "googlenet", "mobilenet_v2
 TRAINING = ["mobilenet_v2", "efficientnet_b0", "resnet50"]
 BATCHES = [32, 64, 128]
 CLASSES = 10  # of CIFAR-10, whose images are 3x32x32
-SEEN = 4  # images that batch norms have seen
+SEEN = 4  # images for the batch norms' statistics
 
 
 def set_up():
-    """Has each process run the same kernels."""
+    """Makes each process run the same kernels."""
     import torch
 
     torch.manual_seed(0)
@@ -25,7 +24,7 @@ def set_up():
 
 
 def build(name, **options):
-    """The module by itself, on the CPU, in training mode."""
+    """The plain module, on the CPU, in training mode."""
     import torch
 
     if name == "encoder":
@@ -59,7 +58,7 @@ def see(module, images):
     norms = [child for child in module.modules() if isinstance(child, torch.nn.BatchNorm2d)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = None  # the mean over all that is seen, from here on
+        norm.momentum = None  # the mean over all inputs, from here on
         norm.reset_running_stats()
         norm.train()
     with torch.no_grad():
@@ -81,8 +80,8 @@ def inference(name, device="cuda", inputs=3):
 
 
 def training(name, batch, device="cuda", batches=4):
-    """A module in training mode, and batches of images and labels. torchvision's networks as they are: their stems are made for
-    ImageNet, so that little of an image of 32x32 is left behind them."""
+    """A module in training mode, and batches of images and labels. torchvision's networks as they are: their stems are
+    made for ImageNet, so that little of an image of 32x32 is left after them."""
     import torch
 
     set_up()

@@ -1,4 +1,4 @@
-"""The tables of what runner.py has kept, as Markdown. Pure functions of entries by task; what is missing is a dash."""
+"""The tables of runner.py's results, as Markdown. Pure functions of entries by task; a dash marks missing ones."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ PUBLISHED = json.loads((pathlib.Path(__file__).parent / "published.json").read_t
 TITLES = {"encoder": "encoder (BERT-base)", "nasnetamobile": "NASNet-A mobile", "nasnetalarge": "NASNet-A large",
           "darts": "DARTS"}
 MISSING = "-"
-# By how much a ratio of medians must be below 1 to be called slower.
+# How far a ratio of medians must be from 1 to count as slower.
 NOISE = 0.01
 
 
@@ -21,7 +21,7 @@ def markdown(columns, rows):
 
 
 def median(entry, field="gpu_us"):
-    """None where there is no such time."""
+    """None where the time is missing."""
     return entry[field]["median"] if entry and field in entry else None
 
 
@@ -48,7 +48,7 @@ class Part:
         return TITLES.get(row[0], row[0]) + (f", {row[1]}" if self.name == "training" else "")
 
     def table(self, cell, chosen=None):
-        """A column for each way, with cell(entry) for what has run."""
+        """A column for each way, with cell(entry) for those that have run."""
         chosen = self.ways if chosen is None else chosen
         return markdown(["network", *(way.title for way in chosen)],
                         [[self.title(row), *(self.cell(self.get(row, way.name), cell) for way in chosen)] for row in self.rows])
@@ -70,14 +70,14 @@ def times(field):
 
 
 def prepared(entry):
-    """What a user waits: with empty caches, where that was measured."""
+    """A user's waiting time: with empty caches, where that was measured."""
     cold = entry.get("cold_prepare_s")
     seconds = f"{entry['prepare_s']:.2f} s" if cold is None else f"{entry['prepare_s']:.1f} s ({cold:.0f} s)"
     return f"{seconds}, {entry['memory_mib']['before']:.0f} to {entry['memory_mib']['after']:.0f}"
 
 
 def exactness(part, row, way):
-    """How an entry's results stand to those that they are to equal, in words."""
+    """How an entry's results compare with those that they must equal, in words."""
     entry = part.get(row, way.name)
     if part.cell(entry, lambda _: "") or entry is None:
         return part.cell(entry, str)
@@ -107,7 +107,7 @@ def published(part, row):
 
 
 def speedups(part, nimble, graph):
-    """How many times faster Nimble is than the others, beside what was published."""
+    """How many times faster Nimble is than the others, beside published figures."""
     rows = []
     for row in part.rows:
         times_of = {way.name: median(part.get(row, way.name)) for way in part.ways}
@@ -123,7 +123,7 @@ def speedups(part, nimble, graph):
 
 
 def slower(part, way, than):
-    """Rows on which a way is slower than another, with by how much."""
+    """Rows on which a way is slower than another, and by how much."""
     found = []
     for row in part.rows:
         one, other = median(part.get(row, way)), median(part.get(row, than))
@@ -133,7 +133,7 @@ def slower(part, way, than):
 
 
 def decisions(part, name):
-    """What libnimble.so made of the graphs of one way."""
+    """libnimble.so's decisions for the graphs of one way."""
     def time(value):
         return MISSING if value is None else f"{value:.0f}"
 
@@ -151,7 +151,7 @@ def failures(part):
 
 
 def sources(entries):
-    """On what, and in how many runs of the command, all of this was measured."""
+    """The devices, and how many runs of the command all of this was measured in."""
     def all_of(field):
         return sorted({entry[field] for entry in entries if entry.get(field)})
 
@@ -159,7 +159,7 @@ def sources(entries):
     return (f"Device: {'; '.join(all_of('device')) or 'unknown'}; PyTorch {', '.join(all_of('torch')) or 'unknown'}; "
             f"{', '.join(sorted({entry['at'][:10] for entry in entries}))}. `scripts/pytorch`, "
             f"{'one run' if runs == 1 else f'{runs} runs'} of it."
-            + (" Several processes started and compiled at once, and were timed one after the other, with contexts of the others "
+            + (" Several processes started and compiled at once, and were timed in sequence, with contexts of the others "
                "beside them." if all_of("together") else "")
             + (f" Networks were spread over {max(all_of('gpus'))} GPUs of one machine, all ways of one on the same GPU; on each of them one "
                "process was timed at a time." if all_of("gpus") else ""))

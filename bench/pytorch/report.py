@@ -1,35 +1,36 @@
-"""The whole report: every table with what is to be known of it, in words. Pure functions of what runner.py has kept."""
+"""The whole report: every table with its explanation. Pure functions of runner.py's results."""
 
 import render
 from render import Part
 
-INFERENCE = """Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms, on one input in the
-same memory again and again: a call of a graph is its launch alone. Microseconds of a call: median [10 %, 90 %] of 100 runs or
-more. Before that each process makes and ends another context, for which see docs/explanation/pytorch.md."""
-TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with
-their stems as they are. Each way in a process of its own, in fp32 without TF32 and with deterministic algorithms.
-`make_graphed_callables` and `Nimble` leave loss and optimizer as they are, and have graphs for forward and backward;
-`torch.cuda.graph of the step` and `nimble.step`, also the one over torch.compile's kernels, launch the whole step.
-Microseconds of a step: median [10 %, 90 %] of 100 runs or more. Before that each process makes and ends another context, for
-which see docs/explanation/pytorch.md."""
-BY_EVENTS = """By CUDA events, from one before the call to one behind it, on a GPU that was idle:"""
-BY_CLOCK = """By the host's clock, until the GPU is done:"""
-IN_A_ROW = """By CUDA events over ten calls that follow each other without waiting, a call of them; of ten such rows or more:"""
-PREPARED = """Preparing: seconds, and MiB that are taken on the device before it and behind all runs (of what compilers take, what
-PyTorch's allocator knows of). In brackets: what torch.compile took before, to fill the caches that the timed process then found.
-While TorchScript and torch.compile were at work others were too."""
-EXACT = """Outputs for three inputs, held against those that the same process computed by the kernels which the way is to
-have: eager's, and torch.compile's for Nimble over it. Where kernels are others, the largest difference to eager, relative to
-its largest output."""
-CURVES = """Losses of 50 steps and all parameters and buffers behind them, held against those of eager steps in the same
-process from the same state with the same seed; of Nimble over torch.compile, against those of torch.compile's steps. Where kernels
-or random numbers are others, the largest difference between two losses of it and of eager, relative to the largest loss. The
-losses are in the JSON."""
-PAPER = """How many times faster, by events, beside what the paper reports (bench/pytorch/published.json); `fastest` are the
-fastest of the ways above that are Nimble's, and of those that are not:"""
-DECISIONS = """What became of Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since
-there is no other. Microseconds are medians of a launch, measured by libnimble.so when it decided. In the end whether it, or a
-step's first part, is launched before the call has looked at what it works on; else one on an idle GPU waits for that:"""
+INFERENCE = """Each way in a separate process, in fp32 without TF32 and with deterministic algorithms, on one input in the same
+memory repeatedly: a call of a graph is its launch alone. Microseconds of a call: median [10 %, 90 %] of 100 runs or more.
+Before that each process creates and destroys another context; docs/explanation/pytorch.md says why."""
+TRAINING = """The step: forward, cross entropy, backward, SGD; images of 3x32x32, 10 classes; torchvision's networks with their
+stems as they are. Each way in a separate process, in fp32 without TF32 and with deterministic algorithms.
+`make_graphed_callables` and `Nimble` leave loss and optimizer unchanged, and have graphs for forward and backward;
+`torch.cuda.graph of the step` and `nimble.step`, including the one over torch.compile's kernels, launch the whole step.
+Microseconds of a step: median [10 %, 90 %] of 100 runs or more. Before that each process creates and destroys another context;
+docs/explanation/pytorch.md says why."""
+BY_EVENTS = """By CUDA events, from one before the call to one after it, on an idle GPU:"""
+BY_CLOCK = """By the host's clock, until the GPU has finished:"""
+IN_A_ROW = """By CUDA events over ten calls back to back, per call; of ten such rows or more:"""
+PREPARED = """Preparing: seconds, and MiB in use on the device before it and after all runs (of compilers' memory, the part that
+PyTorch's allocator knows). In brackets: torch.compile's earlier time, to fill the caches that the timed process then found.
+Other processes were working during TorchScript's and torch.compile's preparation."""
+EXACT = """Outputs for three inputs, compared with those that the same process computed by the way's intended kernels: eager's,
+and torch.compile's for Nimble over it. Where kernels differ, the largest difference from eager, relative to its largest
+output."""
+CURVES = """Losses of 50 steps and all parameters and buffers after them, compared with those of eager steps in the same process
+from the same state with the same seed; for Nimble over torch.compile, with those of torch.compile's steps. Where kernels or
+random numbers differ, the largest difference between its losses and eager's, relative to the largest loss. The losses are in
+the JSON."""
+PAPER = """How many times faster, by events, beside the paper's figures (bench/pytorch/published.json); `fastest` are the
+fastest of Nimble's ways above, and of the others:"""
+DECISIONS = """The decisions for Nimble's graphs: `rewritten`, or `own`, the program's, since it was faster, or `kept`, since
+there is no other. Microseconds are medians of a launch, measured by libnimble.so when it decided. The last column says whether
+it, or a step's first part, is launched before the call has checked its state; else a call on an idle GPU waits for the
+check:"""
 
 
 def inference(part):
@@ -52,7 +53,7 @@ def training(part):
 
 
 def notes(part, pairs, exact):
-    """`pairs`: ways of Nimble, and what they must not be slower than."""
+    """`pairs`: ways of Nimble, each with a way that it must not be slower than."""
     text = []
     names = {way.name: way.title for way in part.ways}
     for way, than in pairs:
@@ -83,5 +84,5 @@ def report(entries):
 
 
 def differences(entries):
-    """What is not the same to the bit, and has to be."""
+    """Results that differ, but must be the same to the bit."""
     return [each for name in ("inference", "training") for each in render.differences(Part(name, entries))]

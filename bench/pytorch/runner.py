@@ -1,9 +1,8 @@
-"""Runs each way of each network in a process of its own, and keeps what it found as lines of JSON, one for each process.
+"""Runs each way of each network in a separate process, and keeps its results as lines of JSON, one per process.
 
-A line is appended as soon as there is one, so that a run that is cut short leaves what it has. Of lines for the same way of
-the same network the latest counts, in whichever file it is. Processes are timed one at a time on each GPU, and nothing else runs
-then. warm() runs several at once, and leaves what each took beside what they have made.
-"""
+Each line is appended immediately, so that an interrupted run leaves its results. Of several lines for the same way of the
+same network the latest counts, in whichever file. Processes are timed one at a time on each GPU, and nothing else runs
+then. warm() runs several at once, and records their times beside their caches. """
 
 import collections
 import concurrent.futures
@@ -21,7 +20,7 @@ import side_by_side
 import ways
 
 FILE = "pytorch-runs.jsonl"
-COLD = "prepared.json"  # in the folder of caches: what it took to fill them
+COLD = "prepared.json"  # in the folder of caches: the times to fill them
 SCRIPTS = {"inference": "inference.py", "training": "training.py"}
 
 
@@ -38,7 +37,7 @@ class Task(NamedTuple):
 
 
 def cold_name(task):
-    """Of what torch.compile makes for a task; None where it makes nothing."""
+    """The name of torch.compile's caches for a task; None where it makes none."""
     way = ways.way(task.part, task.way)
     options = ", memory of its own" if way.nimble else ""  # inference.compiled
     return way.mode and f"{task.part}, {task.network}, {task.batch}, {way.mode}{options}"
@@ -49,7 +48,7 @@ def task_of(entry):
 
 
 def load(folder):
-    """The latest entry of each task in a folder's files; Failure for what is no such file."""
+    """The latest entry of each task in a folder's files; Failure for any other file."""
     entries = []
     for path in sorted(folder.glob("*.jsonl")):
         try:
@@ -62,14 +61,14 @@ def load(folder):
 
 
 def last_words(errors):
-    """The line that says why: that of the exception, or else the last one."""
+    """The line with the reason: the exception's, or else the last one."""
     lines = [line for line in errors.splitlines() if line.strip()]
     named = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Interrupt")) and line[0] != " "]
     return (named or lines or ["it said nothing"])[-1][:300]
 
 
 def outcome(done, limit):
-    """What is kept of a process: what it has found, or why there is nothing."""
+    """The entry of a process: its results, or why there are none."""
     if done.status is None:
         return {"not_within_s": round(limit), "stderr": done.errors}
     if done.status == 0:
@@ -85,26 +84,26 @@ class Runner:
         self.options = options
         self.file = results / FILE
         self.failed = 0
-        self.keeping = threading.Lock()  # held by who writes to the file, or counts
-        self.cold = {}  # by cold_name(): what preparing took with empty caches, or that it did not end
+        self.keeping = threading.Lock()  # held to write to the file, and to count
+        self.cold = {}  # by cold_name(): the time to prepare with empty caches, or that it did not finish
         self.cold_file = options.cache / COLD
         with contextlib.suppress(FileNotFoundError):
             self.cold = json.loads(self.cold_file.read_text())
         self.end = time.monotonic() + options.total if options.total else None
-        # Which results come from one run of the command, and so from one machine.
+        # Identifies the results of one run of the command, and so of one machine.
         self.of_all = {"invocation": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                        "device": side_by_side.device(options.gpus)}
         self.environment = side_by_side.environment(TORCHINDUCTOR_CACHE_DIR=str(options.cache.resolve()))
         self.visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus)))).split(",")
 
     def on(self, gpu):
-        """The settings of a process on one of the GPUs that were asked for."""
+        """The settings of a process on one of the requested GPUs."""
         if self.options.gpus == 1:
             return self.environment
         return self.environment | {"CUDA_VISIBLE_DEVICES": self.visible[gpu]}
 
     def left(self):
-        """Seconds that a process may take: its own limit, unless the whole run ends before."""
+        """Seconds that a process may take: its own limit, unless the whole run ends earlier."""
         return self.options.limit if self.end is None else min(self.options.limit, self.end - time.monotonic())
 
     def command(self, task, *more):
@@ -112,7 +111,7 @@ class Runner:
         return words + ([str(task.batch)] if task.part == "training" else []) + [task.way, *more]
 
     def begin(self, task, gpu=0):
-        """A process for timed(), which waits before anything of it is timed."""
+        """Starts a process for timed(); it waits before its timed part."""
         env = dict(self.on(gpu))
         command = [sys.executable, *self.command(task, "--wait")]
         if ways.way(task.part, task.way).nimble:
@@ -120,7 +119,7 @@ class Runner:
         return side_by_side.start(command, env, waits=True)
 
     def timed(self, task, process=None):
-        """Runs and keeps a task; None where the time for all is over before it is done. `process`: of begin()."""
+        """Runs and keeps a task; None where the total time runs out first. `process`: from begin()."""
         limit = self.left()
         if limit <= 0:
             if process is not None:
@@ -128,7 +127,7 @@ class Runner:
             return None
         done = side_by_side.finish(process or self.begin(task), limit)
         if done.status is None and limit < self.options.limit:
-            return None  # nobody knows whether it would have been done within its own limit
+            return None  # it might have finished within its own limit
         return self.kept(task, outcome(done, limit) | {"seconds": done.seconds})
 
     def by_gpu(self, tasks):
@@ -137,9 +136,9 @@ class Runner:
         return [[task for task in tasks if rows.index(task[:3]) % self.options.gpus == gpu] for gpu in range(self.options.gpus)]
 
     def all_timed(self, tasks):
-        """Runs all, and yields each with its entry, until the time for all is over. As many as the options say start together on each
-        GPU, and none of these is timed before all wait for it, so that nothing else keeps the CPU or a GPU busy meanwhile but
-        one process on each of the others."""
+        """Runs all, and yields each with its entry, until the total time is over. As many as the options say start
+        together on each GPU, and none is timed before all are waiting, so that besides it only one process on each
+        other GPU is busy."""
         together, rest = self.options.together, self.by_gpu(tasks)
         while any(rest):
             some, rest = [mine[:together] for mine in rest], [mine[together:] for mine in rest]
@@ -162,7 +161,7 @@ class Runner:
                     side_by_side.give_up(process)
 
     def each_timed(self, some, begun):
-        """Those of one GPU one after the other, GPUs at once; each as soon as it is done."""
+        """Sequentially on each GPU, GPUs concurrently; yields each as soon as it has finished."""
         done, running, is_over = queue.SimpleQueue(), {}, threading.Event()
 
         def time_these(gpu):
@@ -180,7 +179,7 @@ class Runner:
             try:
                 for _ in threads:
                     yield from iter(done.get, None)
-            finally:  # also where nobody wants the rest
+            finally:  # even if the caller drops the rest
                 is_over.set()
                 if not all(thread.done() for thread in threads):
                     for process in running.values():
@@ -204,8 +203,8 @@ class Runner:
         return entry
 
     def warm(self, tasks, jobs):
-        """Has torch.compile fill its caches for these tasks, several at once, where they were not filled before. Returns the
-        tasks that are still worth a run: those whose compilation failed or did not end are kept as such."""
+        """Makes torch.compile fill its empty caches for these tasks, several at once. Returns the tasks still worth
+        running: failed and unfinished compilations are recorded as results."""
         compiled = {}
         for task in tasks:
             name = cold_name(task)
@@ -241,7 +240,7 @@ class Runner:
 
 
 def said(entry):
-    """An entry in a few words, for who is watching."""
+    """An entry in a few words, for progress messages."""
     if "not_within_s" in entry:
         return f"not within {entry['not_within_s']} s"
     if "failed" in entry:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a training step takes of the host, by its parts, until all is submitted: make_graphed_callables, and nimble.Nimble.
+"""The host's time for a training step, by its parts, until everything is submitted: make_graphed_callables, and nimble.Nimble.
 
 Usage: bench/pytorch/step_host.py [--build DIR] [--json FILE] [--rounds N] [--profile] [NETWORK:BATCH...]
 
-Each way in a process of its own, with and without libnimble.so, with PyTorch's own allocator and with the one that Nimble needs. They
-take turns on the same four cores, each many times, since what one process takes differs from that of the next by a third on shared
-machines: median microseconds of steps that begin on an idle GPU. Where the GPU takes less, the host decides how long a step is.
---profile tells as well, by PyTorch's profiler, what takes the host's time: operators, nodes of autograd and calls of the CUDA runtime.
-Needs a GPU, PyTorch and torchvision.
+Each way in a separate process, with and without libnimble.so, with PyTorch's own allocator and with the one that Nimble needs.
+They take turns on the same four cores, each many times, since processes differ by a third on shared machines: median microseconds
+of steps that begin on an idle GPU. If the GPU is faster, the host determines a step's time. --profile also shows, by PyTorch's
+profiler, where the host's time goes: operators, nodes of autograd and calls of the CUDA runtime. Needs a GPU, PyTorch and
+torchvision.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from side_by_side import DRIVER_ALLOCATIONS, ROOT  # noqa: E402
 
 CELLS = ("mobilenet_v2:32", "efficientnet_b0:32", "resnet50:32")
 PARTS = ("zero_grad", "forward", "loss", "backward", "optimizer")
-CORES = 4  # the program's thread, autograd's, and what libnimble.so writes
+CORES = 4  # for the program's thread, autograd's, and libnimble.so's writer
 DECIDED, ROUNDS, STEPS = 150, 20, 30
 PATIENCE = 300  # seconds, to prepare
-MOST = 20  # of what a profile found
+MOST = 20  # rows of a profile
 
 
 class Condition(NamedTuple):
-    """`way`: of ways.py."""
+    """`way`: from ways.py."""
 
     way: str
     nimble: bool = False
@@ -50,7 +50,7 @@ CONDITIONS = {
 }
 
 
-# ---- the process that is timed ----
+# ---- the timed process ----
 
 def step(trainer):
     """Seconds of each of the parts."""
@@ -69,13 +69,13 @@ def step(trainer):
 
 
 def profile(trainer, gpu):
-    """What takes most of the host's time in a step: (name, how often in a step, microseconds of a step without what it calls)."""
+    """The largest shares of the host's time in a step: (name, calls per step, microseconds per step excluding callees)."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu.type == "cuda" else [])]
     with profiler(activities=kinds) as found:
-        for _ in range(STEPS):  # that follow each other without waiting: what waits for the GPU shows
+        for _ in range(STEPS):  # back to back: waits for the GPU show
             step(trainer)
         gpu.synchronize()
     rows = [(row.key, row.count / STEPS, row.self_cpu_time_total / STEPS) for row in found.key_averages() if row.self_cpu_time_total]
@@ -83,7 +83,8 @@ def profile(trainer, gpu):
 
 
 def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
-    """Prints that it is ready, and for each of `turns` the steps' parts, in seconds, and what it runs with; or their profile."""
+    """Prints that it is ready, and for each of `turns` the steps' parts, in seconds, and its configuration; or their
+    profile."""
     import networks
     import torch
     import training
@@ -105,7 +106,7 @@ def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
         if turn.strip() == "profile":
             print(json.dumps({"profile": profile(trainer, gpu)}), flush=True)
             continue
-        step(trainer)  # brings what it needs into the caches, as the step before has
+        step(trainer)  # warms the caches, like a previous step
         found = []
         for _ in range(STEPS):
             gpu.synchronize()
@@ -113,10 +114,10 @@ def take_turns(name, batch, way, gpu, turns, decided=DECIDED):
         print(json.dumps({**facts, "steps": found}), flush=True)
 
 
-# ---- the one that starts them ----
+# ---- the controlling process ----
 
 def start(cell, condition, build):
-    """A process that waits for its turns, all on the cores of this one."""
+    """Starts a process that waits for its turns, all on the cores of this one."""
     env = side_by_side.environment(**condition.settings, PYTHONWARNINGS="ignore",
                                    PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])))
     command = [sys.executable]
@@ -127,17 +128,17 @@ def start(cell, condition, build):
 
 
 def turn(process, word="go"):
-    """What it prints of one. ValueError where it has ended."""
+    """Its output for one turn. ValueError where it has ended."""
     process.stdin.write(word + "\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 
 
 def run(cell, build, rounds, profiled=False):
-    """By condition: median microseconds of each part and of all of them, what it ran with, and where that is asked for a profile."""
+    """By condition: median microseconds of each part and of their sum, its configuration, and a profile if requested."""
     processes, facts = {}, {}
     try:
-        for title, condition in CONDITIONS.items():  # one after the other: none is disturbed while libnimble.so decides
+        for title, condition in CONDITIONS.items():  # sequentially: nothing disturbs libnimble.so's decisions
             processes[title] = start(cell, condition, build)
             if not side_by_side.wait_for_ready(processes[title], PATIENCE):
                 raise ValueError("it is not ready")
@@ -147,7 +148,7 @@ def run(cell, build, rounds, profiled=False):
                 found = turn(process)
                 steps[title] += found.pop("steps")
                 facts[title] = found
-        if profiled:  # behind all that is timed
+        if profiled:  # after all timed steps
             for title, process in processes.items():
                 facts[title].update(turn(process, "profile"))
     except (ValueError, OSError):
@@ -160,7 +161,7 @@ def run(cell, build, rounds, profiled=False):
 
 
 def medians(steps):
-    """In microseconds, of steps' parts in seconds."""
+    """Medians in microseconds, from steps' parts in seconds."""
     return {part: statistics.median(times) * 1e6 for part, times in zip((*PARTS, "all"), zip(*(
         [*parts, sum(parts)] for parts in steps)))}
 

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What a training step takes on a GPU in two graphs (python/nimble/steps/split_step.py), and in one.
+"""Compares a training step on a GPU as two graphs (python/nimble/steps/split_step.py) and as one.
 
 Usage: python -m nimble run bench/pytorch/step_parts.py [--json FILE] [NETWORK:BATCH...]
 
-Both ways of a network in one process, from the same state with the same seed; losses of 50 steps and the state behind them have to
-be the same to the bit. Microseconds by CUDA events: of a step that begins on an idle GPU, and of ten that follow each other; by the
-clock; and MiB that a way has taken.
-"""
+Both ways of a network in one process, from the same state with the same seed; losses of 50 steps and the state after
+them must be the same to the bit. Microseconds by CUDA events: of a step that begins on an idle GPU, and of ten back to
+back; by the clock; and the MiB that a way uses. """
 
 import argparse
 import json
@@ -30,7 +29,7 @@ WAYS = {"two graphs": lambda parameters: True, "one graph": lambda parameters: F
 
 
 def run(name, batch, gpu):
-    """By way: times, memory, how many graphs a step has, and whether all is as with the other way."""
+    """By way: times, memory, the number of graphs of a step, and whether the results equal the other way's."""
     found, curves = {}, []
     for way, is_worth_it in WAYS.items():
         trainer = training.Trainer(*networks.training(name, batch, gpu.type))

@@ -1,4 +1,5 @@
-"""The command line of scripts/pytorch: runs what is asked for (runner.py), and prints tables of all that is kept (report.py).
+"""The command line of scripts/pytorch: runs the requested tasks (runner.py), and prints tables of all kept results
+(report.py).
 
 Needs a GPU, PyTorch with torchvision (and timm for nasnetalarge), and a build; --table needs none of them."""
 
@@ -17,8 +18,9 @@ from runner import Task
 
 USAGE = """Usage: scripts/pytorch [options]
 
-Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble, each
-in a process of its own. Compares the results, and prints tables of medians. What fails or takes too long leaves the others be.
+Runs networks of PyTorch on the GPU in each way: eager, TorchScript, as one CUDA graph, by torch.compile, and with Nimble,
+each in a separate process. Compares the results, and prints tables of medians. Failures and timeouts do not affect the
+others.
 
   --part NAME,...    inference (batch 1), training (a step at CIFAR's shapes); default: both
   --only NAME,...    networks; default: all of the part
@@ -56,7 +58,7 @@ def networks_of(part):
 
 
 def tasks(options):
-    """All that the options ask for, a network at a time, so that what is compared is measured together."""
+    """The requested tasks, network by network, so that compared ways are measured together."""
     for part in options.part:
         for network in networks_of(part):
             for batch in map(int, options.batches) if part == "training" else [1]:
@@ -66,7 +68,7 @@ def tasks(options):
 
 
 def measure(options, results):
-    """Runs what is asked for; whether all of it went well."""
+    """Runs the requested tasks; returns whether all succeeded."""
     if options.gpus > 1 and options.gpus > (there := side_by_side.visible_devices()):
         raise side_by_side.Failure(f"--gpus: there are {there}")
     wanted = list(tasks(options))

@@ -1,10 +1,9 @@
-"""One network's training step at CIFAR's shapes in one way, in a process of its own: prints times and losses as JSON.
+"""One network's training step at CIFAR's shapes in one way, in a separate process: prints times and losses as JSON.
 
 Usage: training.py NETWORK BATCH WAY [--prepare-only] [--wait]    (as inference.py, with a way of training)
 
 A step is forward, cross entropy, backward, and SGD without momentum. Each process first trains eagerly, then in its way from the
-same state with the same seed, and compares the losses and the state behind it. scripts/pytorch calls this.
-"""
+same state with the same seed, and compares the losses and the final state. scripts/pytorch calls this. """
 
 import json
 import sys
@@ -17,19 +16,19 @@ import torch
 import ways
 
 WARM = 3
-PROFILED = 6  # TorchScript looks at its first steps
-DECIDED = 120  # steps at most until it is known which graph is launched
+PROFILED = 6  # TorchScript profiles its first steps
+DECIDED = 120  # the most steps until libnimble.so has decided which graph to launch
 STEPS = 50  # of the curve of losses
 RATE = 0.01
 
 
 class Trainer:
-    """A module with its optimizer, one batch in memory that stays where it is, and the state from which all began."""
+    """A module with its optimizer, one batch in fixed memory, and the initial state."""
 
     def __init__(self, module, batches):
         self.module, self.batches = module, batches
         self.images, self.labels = (tensor.clone() for tensor in batches[0])
-        self.forward = module  # or what stands for it
+        self.forward = module  # or its replacement
         self.optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
         self.loss_of = torch.nn.CrossEntropyLoss()
         self._begin = self.state()
@@ -38,7 +37,7 @@ class Trainer:
         return {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
 
     def step(self, *data):
-        """Of these images and labels; else of those that are there."""
+        """A step on these images and labels, by default on the batch."""
         images, labels = data or (self.images, self.labels)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss_of(self.forward(images), labels)
@@ -47,17 +46,17 @@ class Trainer:
         return loss.detach()
 
     def begin_again(self):
-        """The state is written in place, where graphs read it; random numbers are those of the first time."""
+        """Restores the state in place, where graphs read it, and the initial random numbers."""
         self.module.load_state_dict(self._begin)
         torch.manual_seed(1)
 
     def curve(self, step, loss=None):
-        """Losses of STEPS steps from the beginning, and the state behind them. `loss`: where step() leaves it."""
+        """Losses of STEPS steps from the beginning, and the state after them. `loss`: where step() stores it."""
         self.begin_again()
         losses = []
         for number in range(STEPS):
             for mine, one in zip((self.images, self.labels), self.batches[number % len(self.batches)]):
-                mine.data.copy_(one)  # unseen by autograd: it may be a graph's memory, whose history is the first batch's
+                mine.data.copy_(one)  # hidden from autograd: it may be a graph's memory, with the first batch's history
             returned = step()
             losses.append((returned if loss is None else loss).clone())
         return losses, self.state()
@@ -69,7 +68,7 @@ def warm(step, times):
 
 
 def whole_graph(trainer):
-    """The step as PyTorch's documentation captures it: (replay, where the loss is)."""
+    """The step captured as in PyTorch's documentation: (replay, the loss's tensor)."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -92,9 +91,9 @@ def nimble_module(trainer, multi_stream):
 
 
 def nimble_step(trainer):
-    """(a step without arguments, the nimble.step that it calls, notes). Its first calls run eagerly, and some more until
-    libnimble.so has timed both graphs. The data are its arguments, as one writes it, and copied into memory of the graph's at
-    each call."""
+    """(a step without arguments, the nimble.step that it calls, notes). Its first calls run eagerly, and further ones
+    until libnimble.so has timed both graphs. The data are its arguments, as in typical code, and copied into the
+    graph's memory at each call."""
     import nimble
 
     graph = nimble.step(trainer.step, modules=[trainer.module], optimizers=[trainer.optimizer])
@@ -105,7 +104,7 @@ def nimble_step(trainer):
     for _ in range(DECIDED):
         step()
         if trainer.images.is_cuda:
-            torch.cuda.synchronize()  # or the times come when all are on their way
+            torch.cuda.synchronize()  # else the timings arrive after all launches
         notes = measure.graphs(graph)
         if notes["graphs"] and all(graph["state"] != "trying" for graph in notes["graphs"]):
             break
@@ -113,7 +112,7 @@ def nimble_step(trainer):
 
 
 def compile_for(way, trainer):
-    """Puts what a compiler makes into the trainer's place of the module, if the way has one. As inference.compile_for()."""
+    """Replaces the trainer's module by its compiled form, if the way compiles. Like inference.compile_for()."""
     if way.name == "torchscript":
         trainer.forward = torch.jit.script(trainer.module)
         warm(trainer.step, PROFILED)
@@ -122,13 +121,13 @@ def compile_for(way, trainer):
             from torch._functorch import config
 
             if hasattr(config, "donated_buffer"):  # from 2.5 on
-                config.donated_buffer = False  # as docs/howto/train.md asks for
+                config.donated_buffer = False  # as in docs/howto/train.md
         inference.compile_in_place(trainer.module, way)
         warm(trainer.step, WARM)
 
 
 def prepare(way, trainer):
-    """(a step without arguments, where it leaves the loss if it does not return it, notes)"""
+    """(a step without arguments, where it stores the loss unless it returns it, notes)"""
     step, loss, notes = trainer.step, None, {}
     if way.name == "callables":
         trainer.forward = torch.cuda.make_graphed_callables(trainer.module, (trainer.images,), num_warmup_iters=WARM)
@@ -142,10 +141,10 @@ def prepare(way, trainer):
 
 
 def compare(way, eager, found, base=None):
-    """Curves and states. `base`: what the result must equal to the bit, where that is not eager's."""
+    """Compares curves and states. `base`: the result that it must equal to the bit, if not eager's."""
     (eager_losses, eager_state), (losses, state) = eager, found
     if not all(bool(torch.isfinite(loss)) for loss in eager_losses) or torch.equal(eager_losses[0], eager_losses[-1]):
-        raise RuntimeError("the losses say nothing: they are not finite, or do not change")
+        raise RuntimeError("the losses prove nothing: they are not finite, or do not change")
     before, after = eager_losses + list(eager_state.values()), losses + list(state.values())
     difference = max(float((a - b).abs()) for a, b in zip(losses, eager_losses))
     result = {"losses": [float(loss) for loss in losses], "eager_losses": [float(loss) for loss in eager_losses],

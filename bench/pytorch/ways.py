@@ -1,11 +1,11 @@
-"""The ways in which a network is run: the columns of the tables. No PyTorch here."""
+"""The ways to run a network: the columns of the tables. No PyTorch here."""
 
 from typing import NamedTuple, Optional
 
 
 class Way(NamedTuple):
-    """`nimble`: runs under `python -m nimble run`. `mode`: torch.compile's, where its kernels are used. `same`: of which way its
-    results have the bits, None for those with kernels of their own. `is_step`: a nimble.step has the whole step."""
+    """`nimble`: runs under `python -m nimble run`. `mode`: torch.compile's, where its kernels are used. `same`: the way whose
+    bits its results must have, None for those with different kernels. `is_step`: the whole step is a nimble.step."""
 
     name: str
     title: str
@@ -15,8 +15,8 @@ class Way(NamedTuple):
     is_step: bool = False
 
 
-# torch.compile's options for what Nimble is to run side by side: memory that is used again puts what uses it in order, and Nimble
-# has a plan of its own for it.
+# torch.compile's options for kernels that Nimble runs concurrently: reusing memory would order its users, and Nimble has its
+# own memory plan.
 MEMORY_OF_ITS_OWN = {"allow_buffer_reuse": False, "inplace_buffers": False}
 BEST = "max-autotune"
 BEST_KERNELS = "max-autotune-no-cudagraphs"
@@ -49,5 +49,5 @@ WAYS = {"inference": INFERENCE, "training": TRAINING}
 
 
 def way(part, name):
-    """KeyError where there is none."""
+    """Raises KeyError where there is none."""
     return {each.name: each for each in WAYS[part]}[name]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What looking at each call of a module costs a PyTorch program under NIMBLE_MODE=auto: nimble.auto, without a GPU.
+"""The cost of observing each call of a module under NIMBLE_MODE=auto: nimble.auto, without a GPU.
 
 Usage: auto_calls.py [--json FILE]
 
-Needs PyTorch 2.5 or later, and nothing of libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
+Needs PyTorch 2.5 or later, but not libnimble.so. Median nanoseconds of a call, over rounds that alternate with those of
 plain PyTorch, so that a busy machine slows both.
 """
 
@@ -41,7 +41,7 @@ def seconds(function, count):
 
 
 def medians(functions, count):
-    """Nanoseconds of each, in turns."""
+    """Nanoseconds of each, alternating."""
     times = {name: [] for name in functions}
     for _ in range(ROUNDS):
         for name, function in functions.items():
@@ -50,7 +50,7 @@ def medians(functions, count):
 
 
 def network(blocks):
-    """As residual networks are built: three modules a layer."""
+    """Like a residual network: three modules per layer."""
     layers = []
     for number in range(blocks):
         layers += [nn.Conv2d(8 if number else 3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
@@ -58,7 +58,7 @@ def network(blocks):
 
 
 class Both:
-    """torch.nn.Module.__call__, plain or looked at."""
+    """torch.nn.Module.__call__, plain or observed."""
 
     def __init__(self):
         plain = nn.Module.__call__
@@ -73,7 +73,7 @@ class Both:
 
 
 def calls_of(both, prepare, module, argument, count=2000):
-    """A call of a module that does nothing, after `prepare`, both ways."""
+    """A call of an empty module, after `prepare`, both ways."""
     def loop():
         for _ in range(count):
             module(argument)
@@ -91,7 +91,7 @@ def calls_of(both, prepare, module, argument, count=2000):
 
 
 def served(blocks):
-    """(until its graph would be launched, in all) of a call that one serves: a fake's, which notes when that is."""
+    """(until its graph would be launched, in total) of a call that a graph serves: a fake's, which notes its launch."""
     backend = ReplayingCapture()
     calls.install(settings.Settings(), backend, clock=lambda: 0.0)
     net, image, launched, times = network(blocks), torch.ones(1, 3, 8, 8), [], []
@@ -128,7 +128,7 @@ def main():
     with torch.no_grad():
         image = torch.ones(1, 3, 8, 8)
         parts = {"signature of a call with one tensor": lambda: Call((image,), {}, False), "PyTorch's switches": switches.state,
-                 "what goes on around the call": switches.why_eager}
+                 "the context of the call": switches.why_eager}
         for blocks in (1, 18, 53, 333):
             net = network(blocks)
             guard = TracedModuleGuard(net, "cpu", TracedRun())

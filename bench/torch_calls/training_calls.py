@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What training through graphs takes of the host until the GPU has its work: nimble.Nimble's forward and nimble.step, without a GPU.
+"""The host's time of training through graphs until the GPU has its work: nimble.Nimble's forward and nimble.step,
+without a GPU.
 
 Usage: training_calls.py [--json FILE] [NETWORK...]
 
-Needs PyTorch 2.1 or later with torchvision, and nothing of libnimble.so: graphs are the tests' fakes, which note when they would be
-launched. Median microseconds of a call, over rounds in which the caches are as the step before has left them.
-"""
+Needs PyTorch 2.1 or later with torchvision, but not libnimble.so: graphs are the tests' fakes, which note when they
+would be launched. Median microseconds of a call, over rounds with the caches as the previous step left them. """
 
 import argparse
 import functools
@@ -44,7 +44,7 @@ class Launches:
 
 
 def measure(launches, call, between):
-    """(until the launch, in all), microseconds."""
+    """(until the launch, in total), in microseconds."""
     until, whole = [], []
     for _ in range(ROUNDS):
         between()
@@ -63,7 +63,7 @@ def trained(name):
 
 
 def step(name, optimizer_of=functools.partial(torch.optim.SGD, lr=0.01), is_idle=False):
-    """Where the GPU is idle its first part comes before the look, else nothing does."""
+    """On an idle GPU its first part precedes the check, else nothing does."""
     net, images, labels = trained(name)
     optimizer, loss_of, backend = optimizer_of(net.parameters()), torch.nn.CrossEntropyLoss(), replaying.ReplayingCapture()
     backend.idle = is_idle

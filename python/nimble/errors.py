@@ -7,8 +7,8 @@ class NimbleError(RuntimeError):
     """Nimble cannot do what was asked; the text says why, where, and what to do about it."""
 
     def again(self) -> "NimbleError":
-        """A copy to keep and raise later. An error that was raised holds the frames that it has passed through and all that they had,
-        and more of them each time."""
+        """A copy to keep and raise later. A raised error holds the frames that it has passed through with all their locals, and more of
+        them each time."""
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__)
         return other
@@ -30,9 +30,9 @@ class CaptureError(NimbleError):
 
 
 class GoesPastError(CaptureError):
-    """Kernels and copies ran, or would run, at once instead of being captured; `strays` is their number."""
+    """Kernels and copies ran, or would run, immediately instead of being captured; `strays` is their number."""
 
     def __init__(self, strays: int) -> None:
-        super().__init__(f"{strays} of the kernels and copies that it launches go to streams that do not wait for the current one, or to "
-                         "another device: they are no part of the graph, and no replay would do them again. Have such a stream wait for "
+        super().__init__(f"{strays} of the kernels and copies that it launches use streams that do not wait for the current one, or "
+                         "another device: they are not part of the graph, and no replay would repeat them. Have such a stream wait for "
                          "the current one first, and the current one for it")

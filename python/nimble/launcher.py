@@ -1,6 +1,6 @@
 """`python -m nimble run script.py`: becomes the `nimble` launcher beside libnimble.so, which preloads the library.
 
-All options, checks and exit statuses are that launcher's (shim/launcher). Added here is what a PyTorch program needs: this
+All options, checks and exit statuses are that launcher's (shim/launcher). This module adds what a PyTorch program needs: this
 interpreter before a script, NIMBLE_GRAPHS, and the allocator. No PyTorch here. Not for use from threads: it ends in exec."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Usage: python -m nimble run [options] script.py [arguments]
        python -m nimble --version
 
 Runs a Python script, or any program, with libnimble.so preloaded. Unless NIMBLE_MODE or --mode says otherwise, CUDA
-graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch gets its memory in stream
-order (PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF become backend:cudaMallocAsync), unless either is set already.
+graphs are rewritten (NIMBLE_GRAPHS=rewrite), which is what nimble.Nimble needs. PyTorch allocates its memory in stream order
+(PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF become backend:cudaMallocAsync), unless either is set already.
 
 Under --mode auto PyTorch modules are prepared once their calls repeat, with no change to the script; see
 docs/reference/api-python.md, and --torch.
@@ -34,8 +34,8 @@ launcher `nimble` beside it does the rest; python -m nimble run --help has its o
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 ALLOCATOR = "backend:cudaMallocAsync"
 USAGE_ERROR = 2  # as the launcher's
-# Settings of a run whose graphs are rewritten. Any other is for another mode; and one that, graphs apart, is for `record` alone (a
-# trace's name, a probe) asks for a recording.
+# Settings of a run whose graphs are rewritten. Any other setting is for another mode; one that, besides graphs, only `record`
+# uses (a trace's name, a probe) requests a recording.
 OF_GRAPHS = frozenset(["GRAPHS", "LIBRARY", *(
     name for name, option in OPTIONS.items()
     if name != "MODE" and (option.modes == ("any",) or "graphs" in option.modes and set(option.modes) - {"graphs"} != {"record"}))])
@@ -48,7 +48,7 @@ class Tools(NamedTuple):
 
 def _launcher_of(library: Path) -> Optional[Path]:
     """The launcher of the tree that the library lies in: lib, lib64 or lib/ARCHITECTURE, with bin beside it."""
-    for folder in list(library.parents)[1:4]:  # which takes no slices up to Python 3.9
+    for folder in list(library.parents)[1:4]:  # a list, since parents takes no slices up to Python 3.9
         launcher = folder / "bin" / "nimble"
         if launcher.is_file():
             return launcher
@@ -73,12 +73,12 @@ def find_tools(package: Path, named: str) -> Tools:
             if launcher is None:
                 raise NimbleError(f"{library} is there, but its launcher bin/nimble is not beside its folder: install all of it")
             return Tools(library.absolute(), launcher)
-    raise NimbleError("libnimble.so is not there: build the checkout (scripts/setup; cmake --preset default; cmake --build "
+    raise NimbleError("libnimble.so is missing: build the checkout (scripts/setup; cmake --preset default; cmake --build "
                       "build/default), or set NIMBLE_LIBRARY to the one that is installed")
 
 
 def split(words: List[str]) -> Tuple[List[str], List[str], bool]:
-    """Our options, the program's words, and whether `--` stood between. As the launcher reads them, each option takes one value,
+    """Our options, the program's words, and whether `--` stood between. As for the launcher, each option takes one value,
     unless it has one after `=` or is the help."""
     i = 0
     while i < len(words) and words[i].startswith("-") and len(words[i]) > 1:
@@ -100,18 +100,18 @@ def child_environment(before: Dict[str, str], options: Iterable[str], package: P
     if not any(env.get(name) for name in ALLOCATOR_VARIABLES):
         for name in ALLOCATOR_VARIABLES:
             env[name] = ALLOCATOR
-        _put_in_path(env, package / "startup")  # for what PyTorch cannot do then
+        _put_in_path(env, package / "startup")  # replaces what PyTorch cannot do then
     return env
 
 
 def _put_in_path(env: Dict[str, str], folder: Path) -> None:
-    """In front of PYTHONPATH, where it can be told."""
+    """Prepends the folder to PYTHONPATH, if the path can be expressed."""
     if os.pathsep not in str(folder):
         env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [env.get("PYTHONPATH")])])
 
 
 def main(words: List[str]) -> int:
-    """Runs what the command line says; returns only where that fails, or for help, with the exit status."""
+    """Runs the command line; returns only where that fails, or for help, with the exit status."""
     package = Path(__file__).absolute().parent
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="")
@@ -145,13 +145,14 @@ def main(words: List[str]) -> int:
 
 
 def _found_by_the_working_folder(package: Path) -> bool:
-    """Whether `python -m` has found the package where it was called, as in a checkout: a script looks beside itself."""
+    """Whether `python -m` has found the package in the working folder, as in a checkout: a script looks beside itself."""
     return bool(sys.path) and package.parent == Path(sys.path[0] or os.curdir).absolute()
 
 
 def nimble() -> int:
-    """The command `nimble` of an installed package: the launcher itself, as docs/reference/nimble.md has it. But where it is to run Python, and no
-    setting asks for a recording or a mode, it does what `python -m nimble run` does: what a PyTorch program needs is no recording."""
+    """The command `nimble` of an installed package: the launcher itself, as docs/reference/nimble.md has it. But to run Python
+    without a setting for a recording or a mode, it does what `python -m nimble run` does: a PyTorch program needs no
+    recording."""
     words = sys.argv[1:]
     if words[:1] == ["run"] and runs_python(words[1:], os.environ):
         options, program, _ = split(words[1:])

@@ -1,7 +1,7 @@
 """Writes this package's lines to the process's original stderr or to NIMBLE_LOG_FILE, by the rules of libnimble.so (shim/process/log.h).
 
-Python's sys.stderr is the program's: it may have put something else there, or descriptor 2 may be a file of its own. No line raises,
-and none sends a signal. No PyTorch here. Any thread."""
+Python's sys.stderr is the program's: it may have been replaced, or descriptor 2 may be one of the program's files.
+Writing a line never raises, nor sends a signal. No PyTorch here. Any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 
 Identity = Optional[Tuple[int, int, int]]
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as shim/process/options.cpp has them
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as in shim/process/options.cpp
 _SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 _PATIENCE_MS = 20
 
@@ -28,7 +28,7 @@ def identity() -> Identity:
     return facts.st_dev, facts.st_ino, stat.S_IFMT(facts.st_mode)
 
 
-# nimble.startup runs first, and puts here what it has found.
+# nimble.startup runs first, and stores its finding here.
 start: Identity = identity()
 try:
     _folder = os.getcwd()
@@ -38,7 +38,7 @@ _failed = False
 
 
 def say(line: str) -> None:
-    """Says a line, which ends with its newline."""
+    """Writes a line, which includes its newline."""
     try:
         _say(line.encode("utf-8", "replace"))
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def _say(line: bytes) -> None:
             low = os.open(path, flags, 0o600)
         except OSError as error:
             _failed = True
-            _to_stderr(f"nimble: error: NIMBLE_LOG_FILE: cannot open {path}: {error.strerror}. What is said goes to stderr\n".encode())
+            _to_stderr(f"nimble: error: NIMBLE_LOG_FILE: cannot open {path}: {error.strerror}. Messages go to stderr\n".encode())
         else:
             try:
                 file = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -72,7 +72,7 @@ def _say(line: bytes) -> None:
 def _to_stderr(line: bytes) -> None:
     if start is None or identity() != start:
         return
-    if not stat.S_ISREG(start[2]):  # the program does not wait for whoever reads
+    if not stat.S_ISREG(start[2]):  # a pipe's reader must not block the program
         poll = select.poll()
         poll.register(2, select.POLLOUT)
         if [event for _, event in poll.poll(_PATIENCE_MS)] != [select.POLLOUT]:
@@ -81,7 +81,7 @@ def _to_stderr(line: bytes) -> None:
 
 
 def _write(file: int, line: bytes) -> None:
-    # A program may have given SIGPIPE its meaning back that Python takes from it.
+    # The program may have restored SIGPIPE's default action, which Python disables.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         pending = signal.sigpending()
@@ -96,7 +96,7 @@ def _write(file: int, line: bytes) -> None:
 
 
 def file_name(pattern: str) -> str:
-    """With %p and %r replaced; ranks but the first write files of their own, whatever the name says."""
+    """With %p and %r replaced; ranks other than the first write separate files, whatever the name says."""
     rank = next((int(value) for value in map(os.environ.get, _RANKS) if value and value.isdecimal()), 0)
     name, own = "", False
     parts = iter(pattern)

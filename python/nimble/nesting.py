@@ -1,7 +1,7 @@
-"""What this thread is doing: a module's call that nimble.auto looks at, so that inner calls are not looked at; or preparing a graph, so
-that whatever has graphs of its own runs without them, and becomes a part of that one.
+"""Tracks what this thread is doing: a module's call that nimble.auto observes, so that inner calls are not observed; or
+preparing a graph, so that anything with its own graphs runs without them, as a part of that one.
 
-No PyTorch here. All of it belongs to the thread, but for the lock of one_at_a_time()."""
+No PyTorch here. All of it is thread-local, except the lock of one_at_a_time()."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Callable, Iterator, TypeVar, cast
 
 
 class _Nesting(threading.local):
-    depth = 0  # of module calls that nimble.auto looks at: 0 or 1
-    preparing = 0  # graphs that are being prepared
+    depth = 0  # of module calls that nimble.auto observes: 0 or 1
+    preparing = 0  # graphs being prepared
 
 
 nesting = _Nesting()
@@ -22,7 +22,7 @@ nesting = _Nesting()
 
 @contextlib.contextmanager
 def inside() -> Iterator[None]:
-    """While inside, module calls are not looked at."""
+    """While inside, module calls are not observed."""
     before = nesting.depth
     nesting.depth = 1
     try:
@@ -33,7 +33,7 @@ def inside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preparing() -> Iterator[None]:
-    """While inside, a graph is prepared, and module calls are not looked at."""
+    """While inside, a graph is prepared, and module calls are not observed."""
     nesting.preparing += 1
     try:
         with inside():
@@ -43,11 +43,12 @@ def preparing() -> Iterator[None]:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_one = threading.RLock()  # a module that is prepared may hold another Nimble, which is prepared in its first run
+_one = threading.RLock()  # reentrant: a module being prepared may hold another Nimble, which is prepared in its first run
 
 
 def one_at_a_time(function: Function) -> Function:
-    """Decorates functions so that one of them runs at a time: while a module is prepared it is not as other threads know it."""
+    """Decorates functions so that one of them runs at a time: while a module is prepared its attributes are temporarily
+    replaced."""
     @functools.wraps(function)
     def alone(*args: Any, **kwargs: Any) -> Any:
         with _one:
@@ -58,7 +59,7 @@ def one_at_a_time(function: Function) -> Function:
 
 def _in_child() -> None:
     global _one
-    _one = threading.RLock()  # who holds it may be a thread of the parent's
+    _one = threading.RLock()  # a thread of the parent may hold the old one
 
 
 if hasattr(os, "register_at_fork"):

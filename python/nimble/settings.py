@@ -1,6 +1,7 @@
-"""The user's settings (options.py), and the lines that say what was done about them. No PyTorch here. Any thread.
+"""The user's settings (options.py), and the lines that report on them. No PyTorch here. Any thread.
 
-Warnings are lines like those of libnimble.so: the program may have made Python's warnings errors, and would then meet them."""
+Warnings are lines like those of libnimble.so: the program may have turned Python's warnings into errors, which would reach
+it."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ from typing import Tuple
 from nimble import log
 from nimble.options import OPTIONS
 
-# How many objects are frozen for Python's collector when the program imports PyTorch (auto/hook.py): no module is among them. Python
-# 3.12 freezes some hundred objects of its own when it starts. Whoever freezes more later freezes all that there is.
+# The number of objects that Python's collector has frozen when the program imports PyTorch (auto/hook.py): no module is among
+# them. Python 3.12 freezes some hundred of its own objects at its start. A later gc.freeze() freezes all objects.
 FROZEN = gc.get_freeze_count()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`skip`: NIMBLE_TORCH_SKIP. `level`: how much is said, as an index into off, error, warn, info. `trains`: calls that may be
-    for training are prepared, too."""
+    """`skip`: NIMBLE_TORCH_SKIP. `level`: verbosity, as an index into off, error, warn, info. `trains`: also prepares calls that
+    may be for training."""
 
     skip: Tuple[str, ...] = ()
     level: int = 3
     trains: bool = False
 
     def skips(self, kind: type) -> bool:
-        """Whether modules of this class are to be left alone, by its name or that of a class that it is made from."""
+        """Whether to leave modules of this class alone, by its name or that of a base class."""
         return any(fnmatchcase(name, pattern) for base in kind.__mro__
                    for name in (base.__name__, f"{base.__module__}.{base.__qualname__}") for pattern in self.skip)
 
@@ -44,7 +45,8 @@ class Settings:
 
 
 def word(name: str) -> str:
-    """Which of its words an option is. One that it does not know counts as the default, as for libnimble.so, which complains."""
+    """The value of an option with a choice of words. An unknown word counts as the default, as for libnimble.so, which
+    complains."""
     option, value = OPTIONS[name], os.environ.get(f"NIMBLE_{name}", "")
     return value if value in option.words else option.default
 

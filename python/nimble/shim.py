@@ -61,9 +61,9 @@ class CGraphStatus(ctypes.Structure):
 
 @dataclass(frozen=True)
 class GraphStatus:
-    """What libnimble.so knows of an executable graph: `nodes` and `streams` are the rewritten one's, `own_us` and
-    `rewritten_us` medians of a launch in microseconds, None where none was timed; `text` says why it is kept. `strays`: pieces of work
-    that the threads which captured it submitted past it meanwhile."""
+    """libnimble.so's status of an executable graph: `nodes` and `streams` are the rewritten one's, `own_us` and `rewritten_us`
+    medians of a launch in microseconds, None where none was timed; `text` says why it is kept. `strays`: work items that its
+    capturing threads submitted outside the capture meanwhile."""
 
     exec: int
     state: GraphState
@@ -106,7 +106,7 @@ def _call(name: str, *arguments: Any) -> Result:
     result = Result(_function(name)(*arguments))
     if result == Result.WRONG_MODE:
         found = ", ".join(f"{variable} is {os.environ.get(variable) or 'not set'}" for variable in ("NIMBLE_MODE", "NIMBLE_GRAPHS"))
-        raise NotLoadedError(f"libnimble.so is in this process, but rewrites no graphs: {found} (`nimble run` records where it is told "
+        raise NotLoadedError(f"libnimble.so is in this process, but rewrites no graphs: {found} (`nimble run` records if told "
                              f"no mode). Set neither, and {HOW_TO_RUN}")
     return result
 
@@ -140,8 +140,8 @@ def check() -> None:
 
 @contextlib.contextmanager
 def learning() -> Iterator[None]:
-    """While inside, libnimble.so looks at what the calling thread's kernels write (each launch waits for the GPU), and learns from what
-    the thread captures. Not to be nested."""
+    """While inside, libnimble.so inspects what the calling thread's kernels write (each launch waits for the GPU), and learns from
+    the thread's captures. Not to be nested."""
     _checked("nimble_learn_begin")
     try:
         yield
@@ -150,16 +150,16 @@ def learning() -> Iterator[None]:
 
 
 class Rehearsed(NamedTuple):
-    """What a capture would have seen of a run."""
+    """How a capture would have seen a run."""
 
-    strays: int = 0  # kernels and copies that would have gone past it
-    after_split: int = 0  # of those after rehearse_part(), that would have gone past a second capture, which began there
+    strays: int = 0  # kernels and copies that would have run outside of it
+    after_split: int = 0  # those after rehearse_part() that would have run outside of a second capture begun there
 
 
 def rehearse(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, Rehearsed]":
-    """Calls the function. Returns its result, and what a capture on the stream of a handle would have seen of it. Not to be nested."""
+    """Calls the function. Returns its result, and how a capture on the stream of a handle would have seen it. Not to be nested."""
     strays, after_split = ctypes.c_uint64(), ctypes.c_uint64()
-    _call("nimble_rehearse_end", None, None)  # of one that was interrupted
+    _call("nimble_rehearse_end", None, None)  # ends an interrupted one
     try:
         _checked("nimble_rehearse_begin", stream)
         result = function()
@@ -169,20 +169,21 @@ def rehearse(stream: int, function: "Callable[[], Any]") -> "Tuple[Any, Rehearse
 
 
 def rehearse_part() -> None:
-    """Within rehearse(), in its thread: also follows the run as if the capture ended here, and another began. Elsewhere it does nothing."""
+    """Within rehearse(), in its thread: also tracks the run as if the capture ended here, and another began. Elsewhere it does
+    nothing."""
     _call("nimble_rehearse_part")
 
 
 def captures() -> int:
-    """How many captures go on in this process, at most."""
+    """An upper bound of the captures in progress in this process."""
     count = ctypes.c_uint64()
     _checked("nimble_count_captures", ctypes.byref(count))
     return count.value
 
 
 def capture_again() -> bool:
-    """Gives the next captures of this thread the memory that is best for the graphs that it has instantiated since it began to learn
-    (or since the last call), in their order. False where nothing is known of any."""
+    """Gives this thread's next captures the best memory for the graphs that it has instantiated since it began to learn (or since
+    the last call), in their order. False where no graph is known."""
     result = _call("nimble_capture_again")
     if result not in (Result.SUCCESS, Result.REFUSED):
         raise NimbleError(f"nimble_capture_again: {result.name.lower().replace('_', ' ')}")
@@ -190,7 +191,7 @@ def capture_again() -> bool:
 
 
 def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
-    """What is known of a CUgraphExec, by default the last one that the calling thread has made. None where nothing is."""
+    """The status of a CUgraphExec, by default the last one that the calling thread has made. None where it is unknown."""
     raw = CGraphStatus(size=ctypes.sizeof(CGraphStatus))
     if _call("nimble_get_graph", handle, ctypes.byref(raw)) != Result.SUCCESS:
         return None
@@ -203,14 +204,14 @@ def get_graph(handle: Optional[int] = None) -> Optional[GraphStatus]:
 
 
 def keep_graph(handle: Optional[int] = None) -> bool:
-    """From now on a CUgraphExec is launched unchanged; by default the last one that the calling thread has made. False where it is not
-    known."""
+    """From now on a CUgraphExec is launched unchanged; by default the last one that the calling thread has made. False where it is
+    unknown."""
     return _call("nimble_keep_graph", handle) == Result.SUCCESS
 
 
 def writes_only(handle: int, ranges: Iterable[Tuple[int, int]]) -> bool:
-    """Whether a CUgraphExec writes only to memory of its own capture and to these ranges (address, bytes). False where that is not
-    known."""
+    """Whether a CUgraphExec writes only to memory of its own capture and to these ranges (address, bytes). False where that is
+    unknown."""
     there = list(ranges)
     addresses, sizes = ((ctypes.c_uint64 * len(there))(*[each[part] for each in there]) for part in (0, 1))
     return _call("nimble_graph_writes_only", handle, addresses, sizes, len(there)) == Result.SUCCESS
@@ -222,12 +223,13 @@ def is_idle(stream: int) -> bool:
 
 
 def settle() -> bool:
-    """Whether another context was created and destroyed besides the current one, after which kernels may follow each other sooner."""
+    """Creates and destroys another context, after which successive kernels may start sooner; returns whether it did."""
     return _call("nimble_settle") == Result.SUCCESS
 
 
 def words_updater() -> "Optional[Callable[[int, int, int], int]]":
-    """nimble_update_words, which is 0 where nothing has changed. Called with the interpreter's lock held. None where there is none."""
+    """nimble_update_words, which returns 0 where nothing has changed. Called with the interpreter's lock held. None where there
+    is none."""
     try:
         function = ctypes.PyDLL(None).nimble_update_words
     except AttributeError:
@@ -237,15 +239,15 @@ def words_updater() -> "Optional[Callable[[int, int, int], int]]":
 
 
 def launcher(handle: int) -> "Callable[[int, Optional[int]], int]":
-    """Launches a CUgraphExec on the stream of a handle: by one call of the driver, and nothing else. It launches if nothing captures
-    there, the context is the one that the graph was made in, and all memory is there of the MemoryWatch that has the given `word`.
-    Returns 0 where it has launched, else a Result."""
+    """Launches a CUgraphExec on the stream of a handle, by a single driver call. It launches if nothing captures there, the
+    graph was made in the current context, and all memory of the MemoryWatch with the given `word` still exists. Returns 0 where
+    it has launched, else a Result."""
     return functools.partial(_function("nimble_launch_graph"), handle)
 
 
 class MemoryWatch:
-    """Whether the driver still has the allocations that these addresses lie in: bool() of it costs no call. They count as gone where
-    that cannot be told. Its owner has to close it."""
+    """Whether the driver still has the allocations that contain these addresses: bool() of it costs no call. They count as
+    gone where that is unknown. Its owner must close it."""
 
     def __init__(self, addresses: Iterable[int]) -> None:
         there = [address for address in addresses if address]
@@ -263,10 +265,10 @@ class MemoryWatch:
     def _reads(self, gone: ctypes.c_uint32) -> None:
         self._gone = gone
         self.word = ctypes.addressof(gone)
-        """Where it is written, for launcher(), until close(). Any thread may ask, which costs no call."""
+        """The address of its flag, for launcher(), until close(). Any thread may read it, which costs no call."""
 
     def close(self) -> None:
-        """It counts as gone from now on. Not while another thread asks."""
+        """The memory counts as gone from now on. Not while another thread reads the flag."""
         self._reads(ctypes.c_uint32(1))
         if self._end is not None:
             self._end()

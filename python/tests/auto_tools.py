@@ -1,4 +1,4 @@
-"""What the tests of nimble.auto share: modules, and a process whose calls are looked at, with a fake of the GPU."""
+"""Helpers of the tests of nimble.auto: modules, and a process whose calls are observed, with a fake GPU."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def backend():
 
 @pytest.fixture
 def said(capsys):
-    """What has been said on stderr so far."""
+    """The text on stderr so far."""
     class Said:
         text = ""
 
@@ -49,7 +49,7 @@ def graphs(auto, module):
 
 
 def run(module, times, *shape):
-    """So many calls, each with what the module gives without us."""
+    """Makes `count` calls, and checks each against the module without Nimble."""
     shape = shape or (2, 3)
     for _ in range(times):
         x = torch.randn(shape)
@@ -109,8 +109,8 @@ def module_with(forward, **members):
 
 
 def both_ways(program, grad=False, trains=False):
-    """What a program returns, a list, with calls that are looked at and without has to be the same. Returns why calls ran eagerly, and
-    how many graphs replayed."""
+    """A program must return the same list with observed calls and without. Returns why calls ran eagerly, and how many
+    graphs replayed."""
     results, backend = [], ReplayingCapture()
     for looked_at in (False, True):
         torch.manual_seed(0)
@@ -134,7 +134,7 @@ def described(value):
 
 
 def calls_of(module, change=None, times=12, at=8, also=lambda: None):
-    """What so many calls of a module return, and `also` after each; `change` comes before one of them."""
+    """The results of several calls of a module, and `also` after each; `change` runs before one of them."""
     made = []
     for number in range(times):
         if change is not None and number == at:

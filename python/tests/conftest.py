@@ -1,4 +1,4 @@
-"""What the tests share: the build folder (NIMBLE_TEST_BUILD), and which of them this machine can run."""
+"""Shared by all tests: the build folder (NIMBLE_TEST_BUILD), and which tests this machine can run."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def build():
 
 @pytest.fixture(autouse=True)
 def versions_of_dictionaries(monkeypatch):
-    """Are read as under libnimble.so, by a function of the tests' own where there is none."""
+    """Words are read as under libnimble.so, by a replacement where there is none."""
     from nimble import shim
     from nimble.guards import dict_versions
     import dict_versions_tools
@@ -50,7 +50,8 @@ def versions_of_dictionaries(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def lines(monkeypatch):
-    """Go where pytest looks: it has its own files in place of descriptor 2, and lines do not follow it there (test_log.py)."""
+    """Lines go where pytest captures them: it replaces descriptor 2 by its own files, and lines do not follow it there
+    (test_log.py)."""
     from nimble import log
 
     monkeypatch.setattr(log, "say", lambda line: sys.stderr and sys.stderr.write(line))

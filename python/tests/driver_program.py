@@ -1,4 +1,4 @@
-"""A program of the driver API by ctypes: two branches of kernels of which nothing is known, captured as nimble.graphs.capture does it.
+"""A program of the driver API by ctypes: two branches of opaque kernels, captured as nimble.graphs.capture does it.
 
 Usage: driver_program.py OPAQUE_IMAGE. Prints one JSON object. test_shim.py runs it under libnimble.so and simcuda.
 """
@@ -31,7 +31,7 @@ def launch(function, stream, *arguments):
 
 
 def number_of_contexts(device):
-    """That have been made so far, this one with them."""
+    """The number of contexts made so far, including this one."""
     context = made(CU.cuCtxCreate_v2, POINTER, 0, device)
     number = made(lambda out: CU.cuCtxGetId(context, out), ctypes.c_uint64).value
     check(CU.cuCtxDestroy_v2(context))
@@ -39,7 +39,8 @@ def number_of_contexts(device):
 
 
 def settled(stream, device):
-    """What shim.settle() says, and how many contexts it has made: by itself, in a capture, without a context, and without room."""
+    """The results of shim.settle(), and how many contexts it has made: on its own, in a capture, without a context, and
+    without room."""
     found = []
 
     def settle():
@@ -66,8 +67,9 @@ def settled(stream, device):
 
 
 def rehearsed(kernel, stream):
-    """What shim.rehearse() says of a launch on the stream, one beside it, one beside it that waits for it, and one beside it in a second
-    part, which has waited in the first, or waits anew; of an error; and once more after that."""
+    """The results of shim.rehearse() for a launch on the stream, one on another stream, one on another stream that
+    waits for it, and one on another stream in a second part, which has waited in the first part, or waits again; for an
+    error; and again after that."""
     beside, event = made(CU.cuStreamCreate, POINTER, 1), made(CU.cuEventCreate, POINTER, 2)
 
     def waiting():
@@ -147,7 +149,7 @@ def main(image):
         return graph, made(CU.cuGraphInstantiateWithFlags, POINTER, graph, ctypes.c_ulonglong(0))
 
     def is_split(between):
-        """A step with two parts: what the first allocates the second reads and releases."""
+        """A step with two parts: the second reads and releases the first one's allocations."""
         x, a, b = memory = [made(CU.cuMemAllocAsync, ADDRESS, size, stream) for _ in range(3)]
         check(CU.cuMemsetD32Async(x, 77, ctypes.c_size_t(COUNT), stream))
         launch(blend, stream, x, states[0], a, count, ctypes.c_uint(3))
@@ -213,7 +215,7 @@ def main(image):
         said["writes"] += [shim.writes_only(second.value, [(0, 1 << 60)]), shim.writes_only(12345, [(0, 1 << 60)])]
         said["only seen to be read"] = [shim.writes_only(first.value, [(begin, size.value)]),
                                         shim.writes_only(second.value, [(states[2].value, size.value)])]
-        # The second is captured no more: what was planned for it is forgotten with the first that fails.
+        # The second is no longer captured: the failure of the first discards the plan for it.
         said["third"] = shim.capture_again()
         # A copy to memory that the driver does not know.
         there, said["to the host"] = (ctypes.c_uint32 * COUNT)(), []

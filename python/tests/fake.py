@@ -1,7 +1,7 @@
-"""In the place of CudaCapture, on the CPU: keeps what it was asked for, and replays by running the work again.
+"""Replaces CudaCapture, on the CPU: keeps its requests, and replays by running the work again.
 
-As on a GPU, a replay leaves what it makes in the memory of the capture: outputs, and what autograd has saved for their backward.
-"""
+As on a GPU, a replay leaves its results in the memory of the capture: outputs, and the tensors that autograd has saved
+for their backward. """
 
 import contextlib
 
@@ -14,7 +14,7 @@ from nimble.shim import GraphState, GraphStatus, Rehearsed
 
 
 def leave(made, static):
-    """In the memory of `static`."""
+    """Copies into the memory of `static`."""
     if made is not static and isinstance(static, torch.Tensor):
         static.data.copy_(made.data)
 
@@ -25,7 +25,7 @@ def tensors(tree):
 
 @contextlib.contextmanager
 def without_modes():
-    """Of the program's, which do not see what the driver launches."""
+    """The program's modes, which do not see what the driver launches."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
         if hasattr(_python_dispatch, "_disable_current_modes"):
@@ -55,7 +55,7 @@ class FakeGraph:
         nodes = AutogradGraph(tensors(self.outputs)).nodes
         saved = [saved_by(node) or [] for node in nodes]
         with contextlib.ExitStack() as stack:
-            # What the function writes to in place has been written to before, for all that autograd is to know.
+            # For autograd the function's in-place writes have happened before.
             for tensor in [*(t for each in saved for t in each), *self._touches()]:
                 if hasattr(torch.autograd, "_unsafe_preserve_version_counter"):
                     stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
@@ -91,7 +91,7 @@ class FakeGraph:
 
 
 class FakeCopies:
-    """Of capture_copies(): `replay` does them."""
+    """From capture_copies(): `replay` makes the copies."""
 
     def __init__(self, copies):
         self.replay, self.closed = copies, False
@@ -206,7 +206,7 @@ class FakeCapture:
         return True
 
     def record(self, work, stream, multi_stream, relaxed, is_split):
-        """In one part: a run cannot be left in the middle. replaying.py has graphs that can."""
+        """In one part: a run cannot be suspended. replaying.py has graphs that can."""
         assert stream == "stream"
         self.asked.append((multi_stream, relaxed))
         for _ in range(multi_stream):
@@ -221,7 +221,7 @@ class FakeCapture:
 
     @contextlib.contextmanager
     def _nothing_runs(self, work):
-        """As far as the device is concerned."""
+        """For the device only."""
         before = [(tensor, tensor.detach().clone()) for tensor in work.tensors()]
         random = torch.get_rng_state()
         try:

@@ -1,4 +1,4 @@
-"""What the GPU tests of training share: a net, data, and loops of training that return all that they leave."""
+"""Helpers of the GPU tests of training: a net, data, and training loops that return their whole final state."""
 
 import copy
 
@@ -21,7 +21,7 @@ class Net(nn.Module):
                           nn.Conv2d(32, 16, 3, padding=1)) for i in range(4))
         self.drop = nn.Dropout(0.3)
         self.last = nn.Linear(64, 10)
-        # Of few features cuBLAS has a kernel to which 0 and 4 stand side by side: 0x400000000, which may be an address.
+        # For few features cuBLAS has a kernel with 0 and 4 as adjacent arguments: 0x400000000, which may be an address.
         self.aside = nn.Linear(64, 100)
 
     def forward(self, x):
@@ -84,7 +84,7 @@ def same(one, other):
 
 
 def left(net, losses):
-    """All that training leaves."""
+    """The whole state after training."""
     return {"losses": torch.stack(losses), **{k: v.clone() for k, v in net.state_dict().items()},
             **{"grad " + k: v for k, v in grads(net).items()}, "random": torch.cuda.get_rng_state()}
 

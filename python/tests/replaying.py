@@ -1,4 +1,4 @@
-"""A fake of CudaCapture whose graphs are like CUDA's: they keep the ops that were captured, with the memory that these used, and
+"""A fake of CudaCapture whose graphs are like CUDA's: they keep the captured ops, with the memory that these used, and
 replay runs them again, whatever Python would do by now."""
 
 import contextlib
@@ -21,7 +21,8 @@ def as_it_lies(value):
 
 
 class Elsewhere:
-    """A tensor on memory that no op of a graph has made, and that a graph does not keep: it may be anything once it is gone."""
+    """A tensor on memory that no op of a graph has made, and that a graph does not keep: it may contain anything once
+    freed."""
 
     def __init__(self, tensor):
         self._memory = tensor.untyped_storage()._weak_ref()
@@ -40,7 +41,7 @@ class Elsewhere:
 
 
 def elsewhere(tapes):
-    """Where the memory begins that the ops use, and have not made."""
+    """The addresses of the memory that the ops use, but have not made."""
     found, made = {0}, set()
     for _, args, kwargs, result in (op for tape in tapes for op in tape):
         found |= {storage_address(t) for t in tensors_of((args, kwargs))} - made
@@ -73,7 +74,7 @@ class Ops(TorchDispatchMode):
         _python_dispatch._pop_mode()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        # With the memory that they have now: somebody may give them other memory later.
+        # With their current memory: the program may give them other memory later.
         before = _pytree.tree_map(as_it_lies, (args, kwargs or {}))
         result = function(*args, **(kwargs or {}))
         self.made.append((function, *before, _pytree.tree_map(as_it_lies, result)))

@@ -1,4 +1,4 @@
-"""What tests of nimble.step share: programs that run eagerly and under Nimble, and what they leave."""
+"""Helpers of the tests of nimble.step: programs that run eagerly and under Nimble, and comparisons of their results."""
 
 import random
 import sys
@@ -29,7 +29,7 @@ def update(net, optimizer, loss):
 
 
 class Average:
-    """Of a network's weights, with a count on the host that decides how much is taken over."""
+    """An average of a network's weights, with a count on the host that decides the weight of new values."""
 
     def __init__(self, net):
         self.value, self.updates = [p.detach().clone() for p in net.parameters()], 0
@@ -42,7 +42,7 @@ class Average:
 
 
 def plain(value):
-    """What can be compared: of tensors their values as they are now."""
+    """A comparable copy: for tensors their current values."""
     if isinstance(value, torch.Tensor):
         dense = value.detach().to_dense() if value.is_sparse else value.detach()
         return str(dense.dtype), tuple(dense.shape), str(dense.tolist())
@@ -56,8 +56,8 @@ def plain(value):
 
 
 def left_by(program, backend=None, **options):
-    """What a program leaves: a generator, which is given what to wrap its function by, and whether that is Nimble's. An error of
-    Nimble's ends it, and is left."""
+    """The results of a program: a generator, which gets the wrapper for its function, and whether that is Nimble's. An
+    error of Nimble's ends it, and is part of the result."""
     torch.manual_seed(0)
     random.seed(0)
     if "numpy" in sys.modules:
@@ -81,7 +81,7 @@ def left_by(program, backend=None, **options):
 
 
 def same(program, draws_on_host=True, **options):
-    """Whether a program leaves the same under Nimble. same.backend is what it ran on."""
+    """Whether a program has the same results under Nimble. same.backend is the backend that it ran on."""
     backend = same.backend = ReplayingCapture()
     backend.draws_on_host = draws_on_host
     mine, its = left_by(program, backend, **options), left_by(program)
@@ -91,7 +91,7 @@ def same(program, draws_on_host=True, **options):
 
 
 def raises(program, said, draws_on_host=True, calls=3):
-    """Whether Nimble says so in the end, and has done what the program does until then. With fallback all is the same."""
+    """Whether Nimble raises this in the end, and behaves like the program until then. With fallback all is the same."""
     backend = same.backend = ReplayingCapture()
     backend.draws_on_host = draws_on_host
     mine, its = left_by(program, backend), left_by(program)

@@ -1,4 +1,4 @@
-"""What the tests of training share: a net and its twin, and loops that run both."""
+"""Helpers of the tests of training: a net and its twin, and loops that run both."""
 
 import copy
 
@@ -8,7 +8,8 @@ from torch import nn
 
 
 class Net(nn.Module):
-    """Batch norm, dropout, a counter, a parameter that is not used and one that wants no gradients; outputs of several kinds."""
+    """Batch norm, dropout, a counter, an unused parameter and one that requires no gradients; outputs of several
+    kinds."""
 
     def __init__(self):
         super().__init__()
@@ -58,7 +59,7 @@ def data(size=5):
 
 
 def steps(f, module, count=6, optimizer=None, clear=True):
-    """Trains; what comes of it: losses, parameters, buffers, random numbers."""
+    """Trains; returns the results: losses, parameters, buffers, random numbers."""
     torch.manual_seed(1)
     optimizer = optimizer or torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     losses = []

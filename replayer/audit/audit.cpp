@@ -10,7 +10,7 @@ namespace nimble {
 namespace {
 
 constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
-// So many differences are named.
+// How many differences the message names.
 constexpr std::size_t kNamed = 3;
 constexpr const char* kOthersAtWork = "other streams have work";
 
@@ -53,7 +53,7 @@ Audit::Run Audit::begin_step(std::uint64_t elsewhere, bool bound) {
   if (!due_) return Run::graphs;
   if (!alone) {
     ++counters_.audits_skipped[kOthersAtWork];
-    return Run::graphs;  // the next step may do
+    return Run::graphs;  // the next step may qualify
   }
   due_ = false;
   return Run::audited;
@@ -63,7 +63,7 @@ const char* Audit::why_not(std::uint32_t segment) const {
   for (const std::uint32_t index : schedule_.segments[segment].order) {
     const ScheduleOp& op = schedule_.ops[index];
     if (op.kind != CallKind::launch) continue;
-    if (op.barrier) return "an op of which nothing is known may write anything";
+    if (op.barrier) return "an unknown op may write anything";
     if (!op.writes) return "the schedule does not say what is written";
     for (const std::uint32_t object : *op.writes) {
       if (!is_the_gpus(schedule_.objects[object].memory)) return "a kernel writes memory that the host reaches";
@@ -72,8 +72,8 @@ const char* Audit::why_not(std::uint32_t segment) const {
   return nullptr;
 }
 
-// What the segment may write with its live values. Null, or why it cannot be audited.
-// Each byte once: it must come back as it was before the first op.
+// Finds what the segment may write with its live values. Null, or why it cannot be audited. Each byte once: it must
+// come back as it was before the first op.
 void Audit::merge(std::vector<Range>& ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return a.address != b.address ? a.address < b.address : a.bytes > b.bytes;
@@ -114,7 +114,7 @@ const char* Audit::collect(std::uint32_t segment, Audited& found) const {
       if (live.width == 0 || live.height == 0) continue;
       const bool rows = live.height > 1 && live.dst.pitch != live.width;
       if (rows && !is_the_gpus(schedule_.objects[op.dst.object].memory))
-        return "a copy writes memory of the host with gaps between its rows";
+        return "a copy writes host memory with gaps between its rows";
       const std::uint64_t bytes = live.height > 1 ? (live.height - 1) * live.dst.pitch + live.width : live.width;
       known = add(index, live.dst.address, bytes, op.dst.object, false);
     }
@@ -124,7 +124,7 @@ const char* Audit::collect(std::uint32_t segment, Audited& found) const {
   return found.ranges.empty() ? "it writes nothing" : nullptr;
 }
 
-// Memory for two copies, of what the device has to spare: the program may want more than it has now.
+// Memory for two copies, if the device can spare it: the program may need more than it has now.
 bool Audit::provide(Copies& copies, std::uint64_t bytes) {
   if (bytes <= copies.bytes) return true;
   std::size_t free = 0, total = 0;
@@ -150,14 +150,14 @@ bool Audit::save(std::uint32_t segment, CUstream stream, std::uint64_t elsewhere
   if (!reason) {
     std::uint64_t bytes = 0;
     for (const Range& range : audited.ranges) bytes += aligned(range.bytes);
-    if (!provide(copies_[segment], bytes)) reason = "no memory to spare for its copies";
+    if (!provide(copies_[segment], bytes)) reason = "no spare memory for its copies";
   }
   for (CUevent* const event : {&stand_in_, &done_}) {
     if (!reason && !*event && driver_.cuEventCreate_(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-      reason = "the driver refused what it takes";
+      reason = "the driver refused a call that it needs";
   }
   if (!reason && copy_out(audited, copies_[segment].before, stream) != CUDA_SUCCESS)
-    reason = "the driver refused what it takes";
+    reason = "the driver refused a call that it needs";
   if (reason) {
     ++counters_.audits_skipped[reason];
     return false;
@@ -176,8 +176,8 @@ CUresult Audit::undo(CUstream stream, bool& undone) {
     if (result == CUDA_SUCCESS) {
       const auto put_back = [&] { return driver_.cuMemcpyAsync_(range.address, from, range.bytes, stream); };
       result = put_back();
-      // With some of the memory as it was before and some as the graph left it there is no way back or on: once more,
-      // in case the driver only lacked something for a moment.
+      // With some memory as it was before and some as the graph left it there is no way back or on: retry once, in case
+      // the driver only ran short for a moment.
       if (result != CUDA_SUCCESS && undone) result = put_back();
     }
     undone = undone || result == CUDA_SUCCESS;
@@ -203,7 +203,7 @@ std::string Audit::judge() {
   for (const Audited& audited : pending_) read = read && compare(audited, found);
   std::string text;
   if (read && !found.empty()) {
-    // What was written first is nearest to the cause.
+    // The earliest write is nearest to the cause.
     for (Difference& difference : found) blame(difference);
     std::stable_sort(found.begin(), found.end(),
                      [](const Difference& a, const Difference& b) { return a.writers < b.writers; });
@@ -269,7 +269,7 @@ std::string Audit::describe(const Difference& difference) const {
   const ScheduleObject& object = schedule_.objects[difference.range.object];
   std::string text = fmt::format(
       "{} bytes of object {} ({}, {} bytes) differ, {}", difference.count, difference.range.object, name(object.memory),
-      object.size, difference.believed ? "which nothing should have written; it is named by" : "written by");
+      object.size, difference.believed ? "which nothing should have written; it is used by" : "written by");
   const char* separator = " ";
   for (const std::uint32_t index : difference.writers) {
     const ScheduleOp& op = schedule_.ops[index];

@@ -1,14 +1,14 @@
-// Audit: now and then a step runs twice, by its graphs and then in the program's order, and what came out is compared.
+// Audit: now and then a step runs twice, by its graphs and then in the program's order, and the results are compared.
 //
-// Segment by segment. What a segment may write is copied away, the graph runs, its results are copied away, what was
-// there before is put back, and the ops run once more, one by one: so it is the program's own order whose results
-// stay, whatever the graph did. All of this goes into the program's stream and waits for nothing; the comparison comes
-// when the GPU is through, and until then steps are submitted in the program's order. Events are recorded by the
-// second run alone, so whoever waits for the program's ops waits for that.
+// Segment by segment: saves what the segment may write, runs the graph, saves its results, restores the old content,
+// and runs the ops again, one by one. So the results of the program's own order stay, whatever the graph did. All of
+// this goes into the program's stream without waiting; the comparison comes when the GPU is done, and until then steps
+// are submitted in the program's order. Only the second run records the program's events, so waits for the program's
+// ops wait for that.
 //
-// Copying back is only right where nobody else writes to that memory at the time. So a segment is not audited where an
-// op may write anything, or a kernel writes what the host reaches as well; and not while other streams have work. A
-// kernel that is only believed to leave an object alone is not believed here: the object is copied, too.
+// Restoring is only right if nothing else writes to that memory at the time. So a segment is not audited if an op may
+// write anything, or a kernel writes memory that the host reaches; nor while other streams have work. Declared or
+// observed evidence that a kernel leaves an object alone does not count here: the object is copied, too.
 //
 // Owns its copies' memory, which it keeps, its events and a stream. Not synchronised: the replayer's lock guards it.
 // The step's context must be current.
@@ -38,36 +38,36 @@ class Audit {
   Audit(const Schedule& schedule, const OpMatch& live, const ObjectMap& objects, const DriverApi& driver,
         Counters& counters, std::uint32_t every);
 
-  // A step begins: how it is to run. `elsewhere`: how many ops other streams have been given so far. `bound`: it could
-  // run as a graph.
+  // A step begins: how it is to run. `elsewhere`: how many ops other streams have got so far. `bound`: it could run as
+  // a graph.
   Run begin_step(std::uint64_t elsewhere, bool bound);
 
-  // Before the segment's graph is launched. False where it is not audited, with nothing done.
+  // Before the segment's graph is launched. False if it is not audited; then nothing was done.
   bool save(std::uint32_t segment, CUstream stream, std::uint64_t elsewhere);
-  // What the graph records instead of the program's events.
+  // The event that the graph records instead of the program's.
   CUevent stand_in() const { return stand_in_; }
-  // The graph has been launched, and its results are to be kept and undone. Where that fails the graph's results stay,
-  // unless `undone` says that some of them are gone.
+  // The graph has been launched: saves and undoes its results. If that fails the graph's results stay, unless `undone`
+  // says that some of them are gone.
   CUresult undo(CUstream stream, bool& undone);
-  // The ops have been submitted once more.
+  // The ops have been submitted again.
   CUresult keep(CUstream stream);
 
   // Whether an audit is waiting to be judged: other streams must wait for done() before they go on, since memory may
-  // yet be copied back.
+  // yet be restored.
   bool pending() const { return !pending_.empty(); }
   CUevent done() const { return done_; }
 
-  // What was saved last did not come to be audited.
+  // The last save was not audited after all.
   void drop() { pending_.pop_back(); }
 
-  // Compares, if the GPU is through. What differed, as one line; empty where nothing did, or it is too early.
+  // Compares, if the GPU is done. One line on the differences; empty if there are none, or it is too early.
   std::string judge();
 
   // The context is gone.
   void abandon();
 
  private:
-  // Bytes that are copied.
+  // A range to copy.
   struct Range {
     std::uint64_t address = 0, bytes = 0;
     std::uint32_t object = kNone;
@@ -76,7 +76,7 @@ class Audit {
   struct Touch {
     std::uint32_t op = 0;
     std::uint64_t address = 0, bytes = 0;
-    bool believed = false;  // it was taken to read only
+    bool believed = false;  // it was assumed only to read
   };
   struct Copies {
     CUdeviceptr before = 0, by_graph = 0;  // the former holds the second run's results in the end
@@ -93,15 +93,15 @@ class Audit {
   const char* why_not(std::uint32_t segment) const;
   bool provide(Copies& copies, std::uint64_t bytes);
   CUresult copy_out(const Audited& audited, CUdeviceptr to, CUstream stream) const;
-  // Bytes that came out differently, from the first to the last, and how many of them did.
+  // Differing bytes, from the first to the last, and their number.
   struct Difference {
     const Audited* audited = nullptr;
     Range range;
     std::uint64_t count = 0;
-    std::vector<std::uint32_t> writers;  // ascending; those that are believed to read where there are no others
+    std::vector<std::uint32_t> writers;  // ascending; if there are none, those assumed only to read
     bool believed = false;
   };
-  // False where the copies could not be read.
+  // False if the copies could not be read.
   bool compare(const Audited& audited, std::vector<Difference>& found);
   void blame(Difference& difference) const;
   std::string describe(const Difference& difference) const;

@@ -17,7 +17,7 @@ void StepAudits::elsewhere(const Call& call) {
 }
 
 void StepAudits::judge() {
-  // A capture forbids looking.
+  // Captures forbid queries.
   if (!pending() || captures_.any()) return;
   const CurrentContext current(driver_, streams_.context());
   std::string text = audit_->judge();

@@ -1,5 +1,5 @@
-// When a step is audited, and what comes of it: how the step at hand is to run, how much work other streams have, and
-// that replay stands aside where results differed.
+// Decides when a step is audited, and acts on the outcome: how the current step is to run, how much work other streams
+// have, and that replay stands aside if results differed.
 //
 // Owns the Audit; off until start(). Not synchronised: the replayer's lock guards it.
 #pragma once
@@ -35,7 +35,7 @@ class StepAudits {
         standing_(standing),
         counters_(counters) {}
 
-  // Every `every`th step from now on. `elsewhere` tells how many ops passed that were none of the player's business.
+  // Every `every`th step from now on. `elsewhere` tells how many ops passed that did not concern the player.
   void start(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
     elsewhere_ = std::move(elsewhere);
     audit_.emplace(schedule_, live_, objects_, driver_, counters_, every);
@@ -45,7 +45,7 @@ class StepAudits {
   void begin_step(bool serves) {
     if (audit_) run_ = audit_->begin_step(ops_elsewhere(), serves);
   }
-  // How the step at hand is to run.
+  // How the current step is to run.
   Audit::Run run() const { return run_; }
   // Before the segment's graph is launched: the audit that it is run under, or null.
   Audit* save(std::uint32_t segment) {
@@ -53,13 +53,13 @@ class StepAudits {
     return audited && audit_->save(segment, streams_.launch().handle, ops_elsewhere()) ? &*audit_ : nullptr;
   }
 
-  // An op is about to reach the driver on another stream: while memory may yet be copied back, it waits.
+  // An op is about to reach the driver on another stream: while memory may yet be restored, it waits.
   void elsewhere(const Call& call);
   // An audit is waiting to be judged.
   bool pending() const { return audit_ && audit_->pending(); }
-  // Judges it, if the GPU is through.
+  // Judges it, if the GPU is done.
   void judge();
-  // The program ends: waits for that for a while.
+  // The program ends: waits a while for that.
   void finish();
   // The context is gone.
   void abandon() {

@@ -21,7 +21,7 @@ Arena::Arena(const Schedule& schedule, const DriverApi& driver, StepMemory& memo
 
 bool Arena::provide() {
   if (!handover_.follow()) {
-    standing_.stand_aside("the step moved to a stream that cannot wait for the one before");
+    standing_.stand_aside("the step moved to a stream that cannot wait for the previous one");
     return false;
   }
   if (base_ && context_ != streams_.context()) {
@@ -33,7 +33,7 @@ bool Arena::provide() {
       standing_.stand_aside(kPoolAsked);
       return false;
     }
-    // From where the program's own allocations would come: what it asks about them the driver answers as it would have.
+    // From the pool of the program's own allocations: so the driver's answers about them stay the same.
     CUdeviceptr base = 0;
     const CUresult result = driver_.cuMemAllocAsync_(&base, schedule_.arena_bytes, streams_.launch().handle);
     if (result != CUDA_SUCCESS) {
@@ -53,14 +53,14 @@ bool Arena::provide() {
   return true;
 }
 
-// The launch stream waits for all that may use it: what another stream did before it was the launch stream, and what
-// the program's streams did with what they released. With the arena's context current. Whether it does.
+// Makes the launch stream wait for all work that may use the arena: that of the previous launch stream, and of the
+// streams on which the program released memory. With the arena's context current. Whether it does.
 bool Arena::gather_uses() {
   if (!base_ || use_unknown_ || handover_.failed() || captures_.any() || !streams_.has(0) ||
       context_ != streams_.context() || streams_.launch_captures())
     return false;
   const CurrentContext current(driver_, context_);
-  return handover_.follow() && streams_.come_behind_due() == CUDA_SUCCESS && streams_.gather() == CUDA_SUCCESS;
+  return handover_.follow() && streams_.follow_due() == CUDA_SUCCESS && streams_.gather() == CUDA_SUCCESS;
 }
 
 void Arena::gone() {
@@ -82,7 +82,7 @@ void Arena::leave() {
   use_unknown_ = !gather_uses() || !left_.begin(context_, streams_.launch().handle);
 }
 
-// A release by cuMemFree takes it that all accesses are over.
+// cuMemFree asserts that all accesses are over.
 void Arena::release_left(const Call& call) {
   if (!use_unknown_ && call.kind != CallKind::free)
     use_unknown_ = !left_.has_begun() || !left_.follow(call.stream.handle);
@@ -111,8 +111,8 @@ bool Arena::give_back(GoingArena& going) {
 
 CUresult Arena::release(const Call& call, bool bound) {
   const std::uint32_t object = plan_.begins_at(call.address - base_);
-  if (object == kNone) return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: what the driver says to that
-  if (!context_) {                                       // its end may have taken the stream, or what was current
+  if (object == kNone) return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: the driver's answer
+  if (!context_) {                                       // its end may have taken the stream, or the current context
     int priority = 0;
     unsigned type = 0;
     const CUresult refusal = call.has_stream
@@ -121,16 +121,16 @@ CUresult Arena::release(const Call& call, bool bound) {
     if (refusal != CUDA_SUCCESS) return refusal;
   }
   put_back(object, call);
-  if (standing_.aside()) {  // no one uses the memory again
+  if (standing_.aside()) {  // the memory is not used again
     release_left(call);
     return CUDA_SUCCESS;
   }
-  // cuMemFree takes it that all accesses are over.
+  // cuMemFree asserts that all accesses are over.
   const StreamRef launch = streams_.launch();
   if (call.kind == CallKind::free || (bound && call.stream == launch)) return CUDA_SUCCESS;
   const CurrentContext current(driver_, context_);
-  // The next use of the memory comes after our stream's work: that must come after what the program's stream still does
-  // with it. Which stream it will be is not known while none is bound, and one that captures cannot wait.
+  // The next use of the memory follows our stream's work, which must come after the program's remaining uses on its
+  // stream. While no stream is bound we do not know which it will be, and a capturing stream cannot wait.
   const bool later = !bound || captures_.any();
   CUevent event = nullptr;
   CUresult result = driver_.cuEventCreate_(&event, CU_EVENT_DISABLE_TIMING);
@@ -145,8 +145,8 @@ CUresult Arena::release(const Call& call, bool bound) {
   return result == CUDA_SUCCESS ? CUDA_SUCCESS : could_not_wait(result);
 }
 
-// The driver does not let our stream wait for the one on which the program has released memory. No error of the
-// program's: the memory is free. It must not be used again, which it is not once replay stands aside.
+// The driver does not let our stream wait for the one on which the program has released memory. Not an error of the
+// program: the memory is free. It must not be used again, and standing aside ensures that.
 CUresult Arena::could_not_wait(CUresult error) {
   standing_.stand_aside("memory was freed on a stream that cannot be waited for (error " + std::to_string(error) + ")");
   use_unknown_ = true;
@@ -165,7 +165,7 @@ Answer Arena::answer_question(Call& call) {
   return CUDA_SUCCESS;
 }
 
-// The pools of other devices have none of ours.
+// Pools of other devices have none of our memory.
 bool Arena::is_of(const Call& call) const {
   return !pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(pool_);
 }
@@ -185,11 +185,11 @@ bool Arena::ask_of_pool(const Call& call) {
 
 void Arena::context_gone(const Call& call) {
   if (!base_ || (call.context && call.context != context_)) return;
-  context_ = nullptr;  // no call is made with it current any more
+  context_ = nullptr;  // no further call is made with it current
   use_unknown_ = true;
   left_.context_gone();
-  // The pool outlives contexts, unless the device itself was reset: the arena tells. Where it is gone the driver may
-  // give its addresses to others from now on.
+  // The pool outlives contexts, unless the device itself was reset: check the arena. If it is gone the driver may reuse
+  // its addresses.
   unsigned type = 0;
   if (driver_.cuPointerGetAttribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base_) == CUDA_ERROR_INVALID_VALUE)
     base_ = 0;

@@ -1,9 +1,9 @@
-// The arena: one allocation of ours, in which the step's own objects have the places that the schedule's plan gives
-// them. To the program they are allocations, which it asks about and releases.
+// The arena: an allocation of ours, in which the step's own objects lie where the schedule's plan puts them. To the
+// program they are allocations, which it queries and releases.
 //
-// Owns the allocation, which is of the pool that the program's own would come from, and what is told about it. It is
-// used on the launch stream: whoever used it elsewhere comes before that. Driver calls are made with the arena's
-// context current. Not synchronised: the replayer's lock guards it. Errors: replay stands aside, with a reason.
+// Owns the allocation, which comes from the pool of the program's own, and its attributes. It is used on the launch
+// stream, which is ordered after all uses elsewhere. Driver calls are made with the arena's context current. Not
+// synchronised: the replayer's lock guards it. On errors replay stands aside, with a reason.
 #pragma once
 
 #include <cuda.h>
@@ -41,25 +41,25 @@ class Arena {
   std::uint64_t bytes() const { return schedule_.arena_bytes; }
   CUcontext context() const { return context_; }
   bool holds(std::uint64_t address) const { return address - base_ < schedule_.arena_bytes && base_; }
-  // Whether the program has something in it.
+  // Whether the program has memory in it.
   bool is_in_use() const { return memory_.objects().all_taken() != 0; }
 
-  // The step lets go of its launch stream: the arena may next be used on another one.
+  // The step releases its launch stream: the arena may next be used on another one.
   void leave_stream() { handover_.leave(); }
   // Gets the arena for the launch stream, if the schedule needs one and there is none yet, and gives the step's objects
-  // their places. With the step's context current. False where replay stands aside.
+  // their places. With the step's context current. False if replay stands aside.
   bool provide();
-  // The step's own objects have their places from now on, if they have not yet.
+  // Places the step's own objects, unless they have places already.
   void place_objects() {
     if (!plan_.is_placed()) plan_.place(base_);
   }
-  // It goes back to the pool, in stream order: after all that has used it. Not where the program has something in it,
-  // where a capture is in the way, or where not all is known of its use. Whether it went.
+  // Releases it to the pool, in stream order: after all its uses. Not if the program has memory in it, a capture is in
+  // the way, or not all of its uses are known. Whether it did.
   bool give_back();
-  // The same; `going` tells what has become of it, without an event where that is not known.
+  // The same; `going` tells the outcome, without an event if that is unknown.
   bool give_back(GoingArena& going);
-  // Replay has stood aside, and the step's streams are left to themselves: the arena goes back now, or once the program
-  // has released what it has in it.
+  // Replay has stood aside, and the step's streams are released: the arena goes back now, or once the program has
+  // released its memory in it.
   void leave();
 
   // The program allocates this object, or releases it, where the schedule expects it.
@@ -104,8 +104,8 @@ class Arena {
   Handover handover_;  // from the last launch stream
   std::uint64_t base_ = 0;
   CUcontext context_ = nullptr;
-  CUmemoryPool pool_ = nullptr;  // null where the driver does not say
-  bool use_unknown_ = false;     // something may use it that the launch stream cannot wait for
+  CUmemoryPool pool_ = nullptr;  // null if the driver does not say
+  bool use_unknown_ = false;     // work may use it that the launch stream cannot wait for
   bool pool_asked_ = false;      // the program has asked how much memory a device's pool has
   MemoryAnswers answers_;        // of the program's allocations in it
   LeftArena left_;               // once replay has stood aside

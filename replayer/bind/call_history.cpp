@@ -36,7 +36,7 @@ void CallHistory::before(const Call& call) {
   if (call.ends == Ends::stream) return captures_.forget(call.stream);
   pool_asked_ = pool_asked_ || call.question == Question::pool;
   if (call.kind == CallKind::capture_begin) captures_.begin(call.stream);
-  // A release on a stream that captures goes into a graph, and releases nothing now.
+  // A release on a capturing stream goes into a graph, and releases nothing now.
   if (!is_release(call.kind) || (call.kind == CallKind::free_async && capturing() && is_capturing(call.stream))) return;
   live_.erase(call.address);
   for (auto at = live_.lower_bound(call.address); at != live_.end() && at->first - call.address < call.size;)
@@ -45,7 +45,7 @@ void CallHistory::before(const Call& call) {
 
 void CallHistory::add(const Call& call) {
   if (call.size == 0) return;
-  // What the new one overlaps is gone: the driver would not have given its addresses out again.
+  // Allocations that the new one overlaps are gone: the driver would not have reused their addresses otherwise.
   auto at = live_.upper_bound(call.address);
   if (at != live_.begin()) {
     const auto before = std::prev(at);
@@ -81,7 +81,7 @@ void CallHistory::after(const Call& call, CUresult result) {
       if (!good) captures_.forget(call.stream);
       break;
     case CallKind::capture_end:
-      // A capture may go on after a call that should have ended it, and end in one that failed.
+      // A capture may go on after a call that should have ended it, and end in a call that failed.
       if (!is_capturing(call.stream)) captures_.forget(call.stream);
       break;
     default:
@@ -114,7 +114,7 @@ std::vector<Call> CallHistory::calls() const {
   std::vector<Call> calls = hidden_;
   if (pool_asked_) {
     Call& call = calls.emplace_back();
-    call.symbol = "an earlier question";
+    call.symbol = "an earlier query";
     call.question = Question::pool;
   }
   for (const auto& [address, allocation] : live_) {
@@ -133,7 +133,7 @@ std::vector<Call> CallHistory::calls() const {
 
 std::vector<Call> CallHistory::calls_to_record() const {
   std::vector<Call> calls = this->calls();
-  std::erase_if(calls, [](const Call& call) { return call.question != Question::none; });  // for replay alone
+  std::erase_if(calls, [](const Call& call) { return call.question != Question::none; });  // for replay only
   calls.push_back(unrecorded());
   return calls;
 }

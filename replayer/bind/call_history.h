@@ -1,8 +1,8 @@
-// What the driver calls of a process mean to a replay, or a recording, that begins later: which memory is allocated,
-// what was created by which memory may be reached unnamed, whether a stream captures, and what was asked of a pool.
+// The part of a process's past driver calls that matters to a replay, or a recording, that begins later: which memory
+// is allocated, what may reach memory that no parameter names, whether a stream captures, and queries of pools.
 //
-// What may have gone with a context stays: whoever gets the same address later takes its place. Follows the few calls
-// that matter; all others may be left out. Not synchronised, but for prepare().
+// Memory that may have ended with a context stays: a later allocation at its address replaces it. Follows the few calls
+// that matter; all others may be left out. Not synchronised, except prepare().
 #pragma once
 
 #include <atomic>
@@ -20,26 +20,26 @@ class CallHistory {
  public:
   explicit CallHistory(CallContext& context) : context_(context) {}
 
-  // Looks for the driver function that is needed. Any thread, without locks, before either of these:
+  // Looks up the driver function that it needs. Any thread, without locks, before either of these:
   void prepare();
 
   // Whether the call is one of those that matter.
   static bool matters(const Call& call);
 
-  // Releases of memory and beginnings of captures count from before the driver sees them, all else from its answer.
+  // Releases of memory and beginnings of captures count from before the driver call, everything else from its return.
   void before(const Call& call);
   void after(const Call& call, CUresult result);
 
   bool capturing() const { return captures_.any(); }
 
-  // Follows calls again after a while, as which these allocations are alive, and nothing captures.
+  // Resumes following calls, with these live allocations and no capture.
   void restart(const std::vector<Allocation>& alive);
 
-  // Calls that succeeded and have the same effect as all that have been: what is hidden first, then allocations by
-  // address. Their notes are constants.
+  // Successful calls with the same effect as all so far: `hidden` ones first, then allocations by address. Their notes
+  // are constants.
   std::vector<Call> calls() const;
-  // The same for a recording that begins now: behind them an op that may have done anything to all of that memory,
-  // since nobody has recorded what was done.
+  // The same for a recording that begins now: followed by an op that may have done anything to all of that memory,
+  // since what was done is not recorded.
   std::vector<Call> calls_to_record() const;
   // That op alone.
   static Call unrecorded();

@@ -1,4 +1,4 @@
-// An arena that is being given back: what has to happen until others can have its memory.
+// An arena that is being released: what has to happen until others can have its memory.
 #pragma once
 
 #include <cuda.h>
@@ -10,15 +10,15 @@
 namespace nimble {
 
 struct GoingArena {
-  CUevent gone = nullptr;  // after its release; the receiver's. Null where nothing is known of it
+  CUevent gone = nullptr;  // after its release; owned by the receiver. Null if unknown
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
   std::uint64_t bytes = 0;
 };
 
-// Waits for the release, for a second at most, and has the pool let go of the memory; ends `arena.gone`. No wait of the
-// driver's: that could end a capture of another thread's, and last as long as the GPU waits for this very thread. So it
-// polls. Any thread, without locks.
+// Waits for the release, at most a second, and makes the pool release the memory; destroys `arena.gone`. Polls, since a
+// driver wait could invalidate another thread's capture, and last as long as the GPU waits for this very thread. Any
+// thread, without locks.
 void let_pool_release(const DriverApi& driver, const GoingArena& arena);
 
 }  // namespace nimble

@@ -8,7 +8,7 @@ namespace nimble {
 
 namespace {
 
-// While it lives, captures of the program's neither forbid a call of this thread nor are spoilt by it.
+// While it lives, the program's captures neither forbid calls of this thread nor are invalidated by them.
 class Relaxed {
  public:
   explicit Relaxed(const DriverApi& driver)

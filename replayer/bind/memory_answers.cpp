@@ -24,7 +24,8 @@ void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driv
   call.buffer_id = known.id;
   if (!call.sets) return;
   known.synchronous = call.value != 0;
-  // The driver knows one allocation where there are several: its copies are synchronous as long as any one's are.
+  // The driver sees the arena as one allocation: its copies are synchronous as long as those of any allocation in it
+  // are.
   call.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
 }
 
@@ -40,9 +41,9 @@ void MemoryAnswers::forget(std::uint64_t base) {
   if (known_.empty()) any_.store(false, std::memory_order_release);
 }
 
-// On a stream of its own, which no capture can have: but where the program's thread captures, or another one does in
-// the mode that concerns all, the driver would refuse the call and spoil that. The stream goes at once, since its
-// context may. 0 where the driver has no memory.
+// Allocates on a stream of its own, which no capture can include; but in relaxed mode, since during a capture of this
+// thread, or a global-mode one of another, the driver would refuse the call and invalidate the capture. Destroys the
+// stream at once, since its context may end. 0 if the driver has no memory.
 std::uint64_t MemoryAnswers::fresh_id(const DriverApi& driver, CUcontext context) {
   if (!context || !driver.cuStreamCreate_) return 0;
   const CurrentContext current(driver, context);

@@ -1,13 +1,12 @@
-// What an allocation that Nimble stands behind has for itself, as the driver's allocations have: a number that no other
-// allocation of the process has or had (CU_POINTER_ATTRIBUTE_BUFFER_ID), and whether the program has asked for copies
-// of it to be synchronous (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS). Nothing is kept of allocations about which neither was
-// ever asked.
+// The own attributes of allocations that Nimble provides: a number that is unique among all allocations of the process
+// over time (CU_POINTER_ATTRIBUTE_BUFFER_ID), and whether the program has asked for synchronous copies
+// (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS). Keeps nothing for allocations about which neither was ever asked.
 //
-// The number is the driver's own: it is taken from a piece of memory that is allocated and released for it. The driver
-// gives each allocation a new one, also where the address comes back (tests/fidelity/memory_answers.txt).
+// The number is the driver's own: that of a piece of memory allocated and released for the purpose. The driver gives
+// each allocation a new one, even at a reused address (tests/fidelity/memory_answers.txt).
 //
-// Thread-safe: a lock of its own, never held while the driver is called. gone() is for the replay path: it costs a load
-// where nothing was asked.
+// Thread-safe: its own lock is never held while the driver is called. gone() is for the replay path: it costs a load if
+// nothing was ever asked.
 #pragma once
 
 #include <cuda.h>
@@ -27,10 +26,10 @@ class MemoryAnswers {
   // Fills in what `call` asks about the allocation that begins at `base`, or keeps what it sets. Asks the driver with
   // `context` current.
   void answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context);
-  // Whether copies of any allocation are to be synchronous, and of the one that begins at `base`.
+  // Whether copies of any allocation must be synchronous; of the one that begins at `base`.
   bool any_synchronous() const { return any_.load(std::memory_order_acquire); }
   bool is_synchronous(std::uint64_t base) const;
-  // The allocation that began there is gone: what comes there next is another.
+  // The allocation that began there is gone: the next one there is another.
   void gone(std::uint64_t base) {
     if (any_.load(std::memory_order_acquire)) [[unlikely]]
       forget(base);
@@ -47,7 +46,7 @@ class MemoryAnswers {
 
   std::atomic<bool> any_{false};
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, Known> known_;  // by where it begins
+  std::map<std::uint64_t, Known> known_;  // by begin
 };
 
 }  // namespace nimble

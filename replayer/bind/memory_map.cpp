@@ -21,7 +21,7 @@ const Allocation* MemoryMap::find(std::uint64_t address) const {
   return address - at->first < at->second.size ? &at->second : nullptr;
 }
 
-const Allocation* MemoryMap::begins_behind(std::uint64_t address, std::uint64_t within) const {
+const Allocation* MemoryMap::begins_after(std::uint64_t address, std::uint64_t within) const {
   const auto at = live_.upper_bound(address);
   return at != live_.end() && at->first - address <= within ? &at->second : nullptr;
 }

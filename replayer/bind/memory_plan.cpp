@@ -18,8 +18,8 @@ void MemoryPlan::note_leftovers() {
   }
 }
 
-// Within a step on one stream the plan lets no two objects meet that the program has at the same time; several threads
-// may allocate and release in another order than they did when recorded.
+// Within a step on one stream no two objects that the program has at the same time share bytes in the plan; several
+// threads may allocate and release in a different order than when recorded.
 bool MemoryPlan::is_in_use(std::uint32_t object) const {
   const ScheduleObject& mine = schedule_.objects[object];
   const auto meets = [&](std::uint32_t other) {

@@ -1,7 +1,7 @@
-// The step's own memory as the schedule's plan places it: whether this step gets it from there, and which objects the
-// program has there.
+// The step's own memory by the schedule's plan: whether this step is served from it, and which objects the program has
+// there.
 //
-// The plan's place is the arena, whose address the caller knows (bind/arena.h). Allocates nothing once built. Not
+// The plan describes the arena, whose address the caller knows (bind/arena.h). Allocates nothing once built. Not
 // synchronised: the replayer's lock guards it.
 #pragma once
 
@@ -29,12 +29,12 @@ class MemoryPlan {
 
   // Gives the step's own objects their places; `arena` is where it begins.
   void place(std::uint64_t arena);
-  // Has done so, and they are still there.
+  // Whether it has done so, and they are still there.
   bool is_placed() const { return placed_; }
   void forget_places() { placed_ = false; }
 
-  // The driver is about to allocate what will be this object, kNone for none of the step's, for a call of this thread;
-  // and it has allocated something for one.
+  // The driver is about to allocate this object, or kNone if it is not the step's, for a call of this thread; it has
+  // allocated for a call.
   void allocates(std::uint32_t object, std::uint32_t thread) {
     allocating_ = object;
     thread_ = thread;
@@ -45,12 +45,12 @@ class MemoryPlan {
     allocating_ = kNone;
   }
 
-  // Whether the program still has something where the plan has this object.
+  // Whether the program still has memory where the plan puts this object.
   bool is_in_use(std::uint32_t object) const;
-  // The object that the program has there: that begins at the offset, or holds it; kNone for none.
+  // The program's object that begins at the offset, or holds it; kNone for none.
   std::uint32_t begins_at(std::uint64_t offset) const;
   std::uint32_t holds(std::uint64_t offset) const;
-  // How many bytes of objects it has.
+  // How many bytes of objects the program has.
   std::uint64_t bytes_in_use() const;
 
  private:

@@ -6,7 +6,8 @@ namespace nimble {
 
 ObjectMap::ObjectMap(const Schedule& schedule, const MemoryMap& memory)
     : schedule_(schedule), memory_(memory), bound_(schedule.objects.size()), taken_(schedule.objects.size(), false) {
-  // What an attempt may accept at most, and take from another object each time: matching allocates nothing.
+  // The most objects that an attempt may accept, each perhaps taking an address from another: matching allocates
+  // nothing.
   std::size_t most = 0;
   for (const ScheduleOp& op : schedule.ops) {
     const std::size_t globals = op.function == kNone ? 0 : schedule.functions[op.function].globals.size();
@@ -29,13 +30,13 @@ bool ObjectMap::accept(const SchedulePointer& pointer, std::uint64_t address) {
 bool ObjectMap::rebind(std::uint32_t index, std::uint64_t address) {
   Bound& bound = bound_[index];
   const ScheduleObject& object = schedule_.objects[index];
-  // A step-local object has the address that its allocation got, and within a step nothing moves.
+  // A step-local object has the address of its allocation, and within a step nothing moves.
   if (object.step_local || bound.used_in_step == step_) return false;
   const Allocation* allocation = memory_.find(address);
   if (!allocation || allocation->arena || allocation->size != object.size || allocation->memory != object.memory)
     return false;
   if (const auto owner = owners_.find(allocation->base); owner != owners_.end()) {
-    // Another object has this address. If this step has not used it there, it may have moved, too: two buffers that
+    // Another object has this address. If this step has not used it there, it may have moved, too: two buffers may
     // swap.
     if (bound_[owner->second].used_in_step == step_) return false;
     accepted_.push_back({owner->second, bound_[owner->second]});

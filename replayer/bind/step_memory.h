@@ -1,5 +1,5 @@
-// The program's memory as a replayed step sees it: which allocations are alive, and which of them stands for which
-// object of the schedule. Whoever watches what touches that memory hears of releases from here.
+// The program's memory as a replayed step sees it: the live allocations, and which of them stands for which object of
+// the schedule. Reports releases to the table of observers.
 //
 // Not synchronised: the replayer's lock guards it.
 #pragma once
@@ -23,24 +23,24 @@ class StepMemory {
   ObjectMap& objects() { return objects_; }
   const ObjectMap& objects() const { return objects_; }
 
-  // It hears of releases from now on.
+  // Reports releases to it from now on.
   void tell(Onlookers& onlookers) { onlookers_ = &onlookers; }
 
   void add(const Allocation& allocation) {
     map_.add(allocation);
     objects_.changed();
   }
-  // The allocation at `base` goes, with those that begin in the `size` bytes from there.
+  // The allocation at `base` is released, with those that begin in the `size` bytes from there.
   void release(std::uint64_t base, std::uint64_t size = 0) {
     map_.remove(base, size);
     if (onlookers_) onlookers_->released(base, size);
-    objects_.freed(base, size);  // a pool may give the address to another of the step's objects
+    objects_.freed(base, size);  // a pool may reuse the address for another of the step's objects
   }
 
  private:
   MemoryMap map_;
   ObjectMap objects_;
-  Onlookers* onlookers_ = nullptr;  // null where nothing runs in another order than the program's
+  Onlookers* onlookers_ = nullptr;  // null if everything runs in the program's order
 };
 
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// nimble-replay: runs a step that was saved as a bundle, without its program. See docs/reference/nimble-replay.md.
+// nimble-replay: runs a step saved as a bundle, without its program. See docs/reference/nimble-replay.md.
 
 #include <CLI/CLI.hpp>
 
@@ -57,14 +57,14 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
-// A schedule to run under: of one kind of step, or several of which one may be the bundle's.
+// A schedule to run under: of one kind of step, or of several, one of which may be the bundle's.
 struct Candidate {
   std::string name, source;  // `source` as errors name it
   std::vector<Schedule> schedules;
 };
 
-// Runs one way. Where that does not come to its end the way's row says why; what was measured before stands.
-// Returns the status; kExitDiffers where the driver failed, after which nothing else may run.
+// Runs one way. If that fails the way's row says why; earlier measurements stand. Returns the status; kExitDiffers if
+// the driver failed, after which nothing else may run.
 template <class Function>
 int attempt(WayResult& way, Function function) {
   const auto failed = [&](const std::exception& error, int status) {
@@ -85,7 +85,7 @@ int attempt(WayResult& way, Function function) {
 }
 
 void run_schedule(Stage& stage, Candidate candidate, const Arguments& arguments, WayResult& way) {
-  stage.contents.restore(true);  // what is compared with calls is what copies carry at the step's start
+  stage.contents.restore(true);  // calls are compared with the content of copies at the step's start
   std::unique_ptr<BySchedule> run;
   for (Schedule& schedule : candidate.schedules) {
     way.arena_bytes = schedule.arena_bytes;
@@ -112,7 +112,7 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-// Where the result goes as JSON. Opened before anything runs, so that a wrong name costs no time.
+// The file for the JSON result. Opened before anything runs, so that a wrong name costs no time.
 class JsonFile {
  public:
   JsonFile(const std::string& path, bool force) : path_(path), force_(force) {
@@ -160,7 +160,7 @@ std::vector<std::string> policies_of(const Arguments& arguments) {
   return policies;
 }
 
-// Of the policies: the one under which the step took least; none where the program's own order did.
+// The policy under which the step was fastest; none if the program's own order was.
 std::string fastest_policy(const ReplayReport& report) {
   std::string best;
   double least = 0;
@@ -196,7 +196,7 @@ ReplayReport report_of(const Stage& stage, const Arguments& arguments) {
   return report;
 }
 
-// All ways, one after another, until the driver fails. The worst status of one.
+// All ways in turn, until the driver fails. Returns the worst status.
 int run_all(Stage& stage, std::vector<Candidate> candidates, const Arguments& arguments, ReplayReport& report) {
   int status = kExitOk;
   bool usable = true;
@@ -227,7 +227,7 @@ int run_all(Stage& stage, std::vector<Candidate> candidates, const Arguments& ar
       report.why_no_schedule = analysis.plan.why_no_schedule;
       break;
     }
-    // By way of its text, so that what is run has passed the checks of its reader.
+    // Goes through its text, so that the schedule passes the checks of its reader.
     const std::string source = "the schedule of policy " + policy;
     Candidate made{policy, source, {}};
     made.schedules.push_back(parse_schedule(analyzer::schedule_text(build_schedule(analysis)), source));
@@ -241,7 +241,7 @@ int run(const Arguments& arguments) {
   analyzer::AnalysisOptions options;
   options.trust = *analyzer::trust_of(arguments.trust);
   options.max_lanes = arguments.max_streams;
-  options.start_early = false;  // what it gains is the program's time between its calls, which is not here
+  options.start_early = false;  // it gains the program's time between calls, which there is none of here
   for (const std::string& path : arguments.rules) options.rules.read(path);
   if (!arguments.no_shipped_rules) add_shipped_rules(options.rules);
   const RecordedStep step(files, options);
@@ -250,7 +250,7 @@ int run(const Arguments& arguments) {
   for (const std::string& path : arguments.schedules)
     candidates.push_back(
         {path, path, schedules_for(parse_schedule(read_text(path), path), step, files.bundle(), path)});
-  // Before anything runs: what is not there may be the end of a kernel.
+  // Before anything runs: missing memory may make a kernel fail.
   for (const std::string& note : files.bundle().hidden) complain("not in the bundle: " + note, kExitOk);
   Stage stage(files, step, arguments.device);
   JsonFile json(arguments.json, arguments.force);
@@ -286,30 +286,28 @@ int main_of_replay(int argc, char** argv) {
   app.name("nimble-replay");
   app.set_version_flag("--version", std::string("nimble-replay ") + kVersion);
   app.add_option("bundle", arguments.folder, "The folder that NIMBLE_CAPTURE=bundle made")->required();
-  app.add_option(
-         "--policy", arguments.policies,
-         "Also under the schedule of this policy; all: of each. May be given again. The program's own order always "
-         "comes first")
+  app.add_option("--policy", arguments.policies,
+                 "Also under the schedule of this policy; all: of each. Repeatable. The program's own order always "
+                 "comes first")
       ->check(CLI::IsMember(policies))
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--schedule", arguments.schedules, "Also under this schedule; may be given again")->expected(1);
+  app.add_option("--schedule", arguments.schedules, "Also under this schedule; repeatable")->expected(1);
   app.add_option("--repeat", arguments.repeat, "How many runs of each to time")
       ->check(CLI::Range(1u, 1000000u))
       ->capture_default_str();
   app.add_option("--warmup", arguments.warmup,
-                 "How many runs of each to make before, which are compared, but not timed")
+                 "How many untimed runs of each to make first; their results are compared, too")
       ->check(CLI::Range(0u, 1000000u))
       ->capture_default_str();
   app.add_option("--device", arguments.device, "The device to run on")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
-  app.add_option("--rules", arguments.rules,
-                 "For policies: a file that tells what kernels read and write; may be given again")
+  app.add_option("--rules", arguments.rules, "For policies: a file that tells what kernels read and write; repeatable")
       ->expected(1);
   app.add_flag("--no-shipped-rules", arguments.no_shipped_rules,
                "For policies: leave out the rules that come with Nimble");
-  app.add_option("--trust", arguments.trust, "For policies: the weakest evidence to believe of what ops read and write")
+  app.add_option("--trust", arguments.trust, "For policies: the weakest evidence to trust on what ops read and write")
       ->check(
           CLI::IsMember(std::vector<std::string>(std::begin(analyzer::kTrustNames), std::end(analyzer::kTrustNames))))
       ->capture_default_str();
@@ -317,7 +315,7 @@ int main_of_replay(int argc, char** argv) {
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option("--json", arguments.json,
-                 "Write what was found out as JSON to this file; -: to standard output, instead of the table");
+                 "Write the results as JSON to this file; -: to standard output, instead of the table");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.add_flag("--quiet", arguments.quiet, "Print no table");
   app.footer(

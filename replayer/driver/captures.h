@@ -1,8 +1,8 @@
-// The streams of the program's in which a capture began and has not ended. While there is one, nothing of ours may come
-// in between.
+// The program's streams in which a capture has begun and not ended. While there is one, we must not make calls that
+// interfere.
 //
-// Counts from before the driver has the call that begins a capture, so that no other thread's call makes us do what a
-// capture forbids. Allocates where a capture begins, nowhere else. Not synchronised: its owner's lock guards it.
+// A capture counts from before the driver call that begins it, so that no other thread's call makes us do what a
+// capture forbids. Allocates only when a capture begins. Not synchronised: its owner's lock guards it.
 #pragma once
 
 #include <cuda.h>
@@ -18,12 +18,13 @@ class Captures {
  public:
   bool any() const { return !streams_.empty(); }
   void begin(const StreamRef& stream) { streams_.insert(stream.key); }
-  // It has ended, or has not come about, or the stream ends.
+  // The capture has ended, or was refused, or the stream ends.
   void forget(const StreamRef& stream) {
     if (const auto found = streams_.find(stream.key); found != streams_.end()) streams_.erase(found);
   }
 
-  // Whether the op goes into a graph that the program is capturing: then it does nothing now. `ask` is the driver's.
+  // Whether the op goes into a graph that the program is capturing: then it does nothing now. `ask` is the driver's
+  // function.
   bool takes(const Call& call, decltype(&::cuStreamIsCapturing) ask) const {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     return any() && call.has_stream && ask(call.stream.handle, &status) == CUDA_SUCCESS &&
@@ -31,7 +32,7 @@ class Captures {
   }
 
  private:
-  std::multiset<std::uint64_t> streams_;  // their keys; as often as a capture has begun there
+  std::multiset<std::uint64_t> streams_;  // their keys, once for each capture begun there
 };
 
 }  // namespace nimble

@@ -1,13 +1,13 @@
-// Makes a context current on this thread for a while.
+// Makes a context current on this thread for a scope.
 #pragma once
 
 #include "replayer/driver/driver_api.h"
 
 namespace nimble {
 
-// Held ops may be submitted by another thread than the one that issued them. A refusal would have them submitted to
-// another context, or leave the program with ours: both calls are made once more then, in case the driver only lacked
-// something for a moment.
+// Held ops may be submitted by another thread than the one that issued them. A failure would submit them to another
+// context, or leave the program with ours: so both calls are retried once, in case the driver only ran short for a
+// moment.
 class CurrentContext {
  public:
   CurrentContext(const DriverApi& driver, CUcontext context) : driver_(driver) {

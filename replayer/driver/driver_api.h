@@ -22,11 +22,11 @@ namespace nimble {
   X(cuGraphAddEventRecordNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy)                               \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
-// What is needed where the program asks about its memory (replayer/bind/memory_answers.h), or the arena goes.
+// Needed when the program queries its memory (replayer/bind/memory_answers.h), or the arena is released.
 #define NIMBLE_MEMORY_FUNCTIONS(X)                                                                                 \
   X(cuMemFreeAsync) X(cuThreadExchangeStreamCaptureMode) X(cuStreamDestroy) X(cuMemPoolGetAttribute)               \
   X(cuMemPoolTrimTo)
-// What audits need besides (replayer/audit/audit.h); of these regions and saved steps allocate, too.
+// Also needed by audits (replayer/audit/audit.h); regions and saved steps allocate by these, too.
 #define NIMBLE_AUDIT_FUNCTIONS(X) X(cuMemAlloc) X(cuMemGetInfo) X(cuMemcpyDtoHAsync) X(cuStreamCreate)
 // clang-format on
 
@@ -36,10 +36,10 @@ struct DriverApi {
   NIMBLE_MEMORY_FUNCTIONS(X)
   NIMBLE_AUDIT_FUNCTIONS(X)
 #undef X
-  // By its plain name, since drivers before 12.8 have no other. Null where it is not there: nothing is timed then.
+  // By its plain name, since drivers before 12.8 have no other. If null, nothing is timed.
   CUresult (*cuEventElapsedTime_)(float* ms, CUevent begin, CUevent end) = nullptr;
 
-  // Looks them up. Returns the first missing one's name, or null; those for audits may be missing but on request.
+  // Looks them up. Returns the name of the first missing one, or null; those for audits are required only on request.
   const char* load(CallContext& context, bool audits);
 };
 

@@ -1,8 +1,8 @@
-// Errors of ops that were held back: the program was told CUDA_SUCCESS, and the driver has refused them since. They are
-// told by later calls of the program, one by each, as the driver tells asynchronous errors.
+// Errors of held ops: the program got CUDA_SUCCESS, and the driver has refused them since. Later calls of the program
+// return them, one each, as the driver reports asynchronous errors.
 //
-// Holds results only; which calls may tell them is the player's to judge. Allocates where there is an error, nowhere
-// else. Not synchronised: the replayer's lock guards it.
+// Holds results only; the player decides which calls may return them. Allocates only on errors. Not synchronised: the
+// replayer's lock guards it.
 #pragma once
 
 #include <cuda.h>
@@ -12,13 +12,13 @@
 
 namespace nimble {
 
-// Whether a context, or the process, does not survive this error: every later call has it, too (cuda.h: "any further
-// CUDA work will return the same error").
+// Whether the error destroys the context, or the process's use of CUDA: every later call returns it, too (cuda.h: "any
+// further CUDA work will return the same error").
 inline bool is_final(CUresult result) {
   switch (static_cast<int>(result)) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case 226:  // CUDA_ERROR_CONTAINED, of newer headers
+    case 226:  // CUDA_ERROR_CONTAINED, in newer headers
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_ASSERT:
@@ -40,29 +40,29 @@ class OwedErrors {
  public:
   bool any() const { return !errors_.empty(); }
 
-  // One that the program has not been told of. Where a context has failed each of its ops has the same error: it is
-  // owed once, since the driver itself says it from then on.
+  // Adds one that the program does not know of. After a context has failed each of its ops has the same error: deferred
+  // once, since the driver itself returns it from then on.
   void add(CUresult error) {
     if (!is_final(error) || std::find(errors_.begin(), errors_.end(), error) == errors_.end()) errors_.push_back(error);
   }
 
-  // What a call is told that may tell errors, where the driver has answered it with `result`.
+  // The result of a call that may return errors, and for which the driver has returned `result`.
   CUresult tell(CUresult result) {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-      // The call's own error cannot wait. If it is that of the context, this is how the program hears of it.
+      // The call's own error cannot wait. If it is the context's, the program now knows of it.
       if (is_final(result)) std::erase(errors_, result);
       return result;
     }
     return any() ? take() : result;
   }
-  // The oldest. There is one.
+  // The oldest. There must be one.
   CUresult take() {
     const CUresult error = errors_.front();
     errors_.erase(errors_.begin());
     return error;
   }
 
-  // The context is gone, and who used it does not expect to hear of it.
+  // The context is gone, and its users do not expect to hear of it.
   void forget() { errors_.clear(); }
 
  private:

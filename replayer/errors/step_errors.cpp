@@ -10,9 +10,9 @@ void StepErrors::refused(CUresult error) {
   standing_.stand_aside("the driver refused an op (error " + std::to_string(error) + ")");
 }
 
-// Calls that tell asynchronous errors of the driver's as well. They have done what they are for: a program that goes on
-// finds its data as if they had succeeded. No call that makes something tells, since the program would not look for
-// what was made, and none that begins or ends a capture, or is captured.
+// Calls that also return the driver's asynchronous errors. They have had their effect: a program that goes on finds its
+// data as if they had succeeded. Excludes calls that create something, since the program would not use what was
+// created, and calls that begin or end a capture, or are captured.
 bool StepErrors::may_tell(const Call& call) const {
   if (!call.traced) return false;
   switch (call.kind) {

@@ -1,7 +1,7 @@
-// What the driver has refused of a step: errors of held ops, which the program has yet to be told of, and the error of
-// the step's context, which every call has from then on.
+// The driver's errors in a step: errors of held ops, which the program does not know of yet, and the error of the
+// step's context, which every call returns from then on.
 //
-// Judges which calls may tell such an error. Not synchronised: the replayer's lock guards it. Asks the driver which
+// Decides which calls may return such an error. Not synchronised: the replayer's lock guards it. Asks the driver which
 // context is current.
 #pragma once
 
@@ -22,25 +22,25 @@ class StepErrors {
   StepErrors(const DriverApi& driver, const StepStreams& streams, const Captures& captures, StandAside& standing)
       : driver_(driver), streams_(streams), captures_(captures), standing_(standing) {}
 
-  // The driver has refused an op that the program was told had been submitted: replay stands aside.
+  // The driver has refused an op that the program believes submitted: replay stands aside.
   void refused(CUresult error);
-  // What such an op has done is lost.
+  // The effect of such an op is lost.
   void lost(CUresult error) { owed_.add(error); }
 
-  // Whether some are owed; whether `call` may tell one; and the oldest of them, which it does.
+  // Whether any are deferred; whether `call` may return one; and the oldest, which it returns.
   bool any() const { return owed_.any(); }
   bool may_tell(const Call& call) const;
   CUresult take() { return owed_.take(); }
-  // What the program is told of a call that the driver has answered with `result`: that, or an error that is owed.
+  // The program's result of a call for which the driver has returned `result`: that, or a deferred error.
   CUresult tell(const Call& call, CUresult result);
 
-  // What every call in the step's context answers by now.
+  // The result of every call in the step's context by now.
   CUresult failed() const { return failed_; }
-  // A call of ours in the step's context has failed; the program hears no more of it than failed().
+  // A call of ours in the step's context has failed; the program hears only failed().
   void note(CUresult error) {
     if (is_final(error)) failed_ = error;
   }
-  // A call of the program's has failed with an error that its context does not survive: replay stands aside.
+  // A program call has failed with an error that destroys its context: replay stands aside.
   void context_failed(CUresult error);
   // A context has ended, as the driver has confirmed.
   void context_gone(const Call& call) {

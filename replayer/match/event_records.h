@@ -1,8 +1,7 @@
-// Which op of the step has recorded an event last, so that a wait for it is known for what it is.
+// Which op of the step recorded an event last, so that a wait for it can be identified.
 //
-// Events that something else has recorded since are forgotten. Holds one event for each record of the schedule, and
-// looks through all of them: steps have few. Allocates nothing once built. Not synchronised: the replayer's lock guards
-// it.
+// Forgets events that something else has recorded since. Holds one event for each record of the schedule, and searches
+// them linearly: steps have few. Allocates nothing once built. Not synchronised: the replayer's lock guards it.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +31,7 @@ class EventRecords {
     record.step = step_;
     record.serial = ++serial_;
   }
-  // Something that is not of the step records it, or it is destroyed.
+  // Something outside the step records it, or it is destroyed.
   void forget(CUevent event) {
     for (Record& record : records_)
       if (record.event == event) record.event = nullptr;

@@ -1,9 +1,9 @@
-// Allocations and releases by threads that have nothing to do with the replayed step, on their way to the one that
-// matches it.
+// Allocations and releases by threads that do not take part in the replayed step, queued for the thread that matches
+// it.
 //
-// A bounded queue after Vyukov's (1024cores, bounded MPMC queue): push() from any thread without a lock, drain() by
-// whoever holds the replayer's lock. What was pushed before a drain() began, by the program's own order, is drained by
-// it: a slot that was taken and is not filled yet is waited for, which is a few instructions of another thread.
+// A bounded queue after Vyukov's (1024cores, bounded MPMC queue): push() from any thread without a lock, drain() with
+// the replayer's lock held. A drain() drains everything that, by the program's own order, was pushed before it began:
+// it waits for slots that were taken and are not filled yet, which takes another thread a few instructions.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ namespace nimble {
 
 struct MemoryEvent {
   bool born = false;      // else: released
-  Allocation allocation;  // of a release, only `base` and `size` count, as for MemoryMap::remove
+  Allocation allocation;  // for a release, only `base` and `size` count, as for MemoryMap::remove
 };
 
-// A template for its test, which needs events whose copying takes long.
+// A template for its test, which needs events that are slow to copy.
 template <class Event>
 class News {
  public:
@@ -28,7 +28,7 @@ class News {
     for (std::size_t i = 0; i < kSlots; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
   }
 
-  // False where there is no room.
+  // False if there is no room.
   bool push(const Event& event) {
     std::size_t at = tail_.load(std::memory_order_relaxed);
     for (;;) {
@@ -45,7 +45,7 @@ class News {
     }
   }
 
-  // Calls `take` for each event, in the order of their pushes. One caller at a time.
+  // Calls `take` for each event, in push order. One caller at a time.
   template <class Take>
   void drain(Take take) {
     const std::size_t end = tail_.load(std::memory_order_acquire);
@@ -61,7 +61,7 @@ class News {
   static constexpr std::size_t kSlots = 4096;
 
   struct Slot {
-    std::atomic<std::size_t> turn;  // the position that may write it, or, one more, that may be read from it
+    std::atomic<std::size_t> turn;  // the position that may write it, or, plus one, read it
     Event event;
   };
 

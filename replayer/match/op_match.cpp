@@ -9,8 +9,8 @@ namespace nimble {
 
 namespace {
 
-// Copies a value of a parameter; whether it is the one that is bound. Most are as long as a number or a pointer, for
-// which a call of memcpy takes longer than all else here.
+// Copies a parameter's value; whether it equals the bound one. Most have the size of a number or a pointer, for which
+// calling memcpy would dominate.
 bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::uint8_t* bound) {
   const auto as = [&]<class Number>(Number number) {
     Number known;
@@ -25,12 +25,12 @@ bool take(const void* value, std::uint32_t size, std::uint8_t* live, const std::
   return std::memcmp(live, bound, size) == 0;
 }
 
-// By the operator the compiler calls memcmp.
+// operator== would call memcmp.
 bool same(const std::array<std::uint32_t, 3>& a, const std::array<std::uint32_t, 3>& b) {
   return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2])) == 0;
 }
 
-// Whether the code of a live kernel proves what the schedule rests on.
+// Whether a live kernel's code proves what the schedule relies on.
 bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info) {
   if (!info.proof || info.proof->accesses != *function.proven || info.proof->stored != function.stored) return false;
   const auto same = [](const ScheduleGlobal& a, const ProvenGlobal& b) {
@@ -85,18 +85,18 @@ const char* OpMatch::match(std::uint32_t index, const Call& call) {
     case CallKind::alloc_async:
       return call.size == op.size && !call.own_pool ? nullptr : "an allocation of another size";
     case CallKind::free_async:
-      return objects_.base(op.object) == call.address ? nullptr : "a free of other memory";
+      return objects_.base(op.object) == call.address ? nullptr : "a free of different memory";
     default:
       return "an op that cannot be replayed";
   }
 }
 
-// An op that no graph holds.
+// Matches an op that no graph holds.
 const char* OpMatch::match_direct(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind == CallKind::event_record) records_.record(index, call.event);
   if (op.payload) return check_payload(op, call);
-  // Others rest on what lies in memory, which this has to leave alone but for that object.
+  // Others rely on memory contents, which this op must not change outside that object.
   const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
   const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
   return is_elsewhere ? "a pointer to another object" : nullptr;
@@ -104,14 +104,14 @@ const char* OpMatch::match_direct(std::uint32_t index, const Call& call) {
 
 const char* OpMatch::match_record(std::uint32_t index, const Call& call) {
   Op& mine = ops_[index];
-  if (!call.event) return "an event that is none";
+  if (!call.event) return "a null event";
   if (mine.live.event != call.event) mine.changed = true;
   mine.live.event = call.event;
   records_.record(index, call.event);
   return nullptr;
 }
 
-// One function, however long: each launch of each step goes through it.
+// One function, though long: each launch of each step goes through it.
 const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
@@ -127,7 +127,7 @@ const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   std::uint8_t* const live = live_bytes_.data() + mine.params;
   const std::uint8_t* const bound = bound_bytes_.data() + mine.params;
   bool unchanged = true;
-  // The schedule's layout is the function's own: checked when the handle was first seen.
+  // The schedule's layout matches the function's: checked when the handle was first seen.
   if (call.kernel_params) {
     void** value = call.kernel_params;
     for (const ParamLayout& param : function.params)
@@ -150,36 +150,35 @@ const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   return op.barrier ? nullptr : check_pointers(index);
 }
 
-// Another function than the op's last one.
+// The op has a different function than last time.
 const char* OpMatch::match_function(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
   const FunctionInfo& info = context_.function(call.function);
   if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
-  // Its accesses were taken from its parameters: code that reaches more is other code.
-  // Constant variables it may read, where no op of the step names a variable and so could write them.
+  // Its accesses were derived from its parameters: code that reaches more does not match. It may read constant
+  // variables if no op of the step names a variable and so could write them.
   if (!op.barrier && function.self_contained && !info.self_contained && !(info.constants && !names_variables_))
     return "a kernel of another build";
-  // What it was seen to do, or never to do, other ops may rest on, even where it keeps its own place.
+  // Other ops may rely on what it was seen to do, or never seen to do, even if it is itself ordered with everything.
   if (function.code != 0 && info.code != function.code) return "a kernel of another build";
-  if (!op.barrier && function.proven && !proves_the_same(function, info))
-    return "a kernel of which something else is proven";
+  if (!op.barrier && function.proven && !proves_the_same(function, info)) return "a kernel with a different proof";
   mine.live.function = call.function;
-  mine.live.block = {};  // nothing is known of its launches
+  mine.live.block = {};  // its launches are unknown
   mine.info = &info;
   mine.live.is_kernel_handle = info.is_kernel_handle;
   mine.changed = true;
   return nullptr;
 }
 
-// Another launch shape than the op's last one.
+// The op has a different launch shape than last time.
 const char* OpMatch::match_shape(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
   if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
     return "another launch shape";
-  // A graph node cannot have an empty grid, which the driver refuses in a launch as well.
+  // A graph node cannot have an empty grid; the driver also refuses it in a launch.
   for (int i = 0; i < 3; ++i) {
     if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
   }
@@ -210,7 +209,8 @@ const char* OpMatch::check_pointers(std::uint32_t index) {
   const PointerWords::Found found = words_.look(op, schedule_.functions[op.function], live);
   mismatch_at_ = found.reason ? found.at : kNone;
   if (found.reason) return found.reason;
-  // Of what a graph holds alone, with which later calls are compared: what was matched, but is in none, may be other.
+  // Only for ops in a graph, whose values later calls are compared with: one that matched, but is in no graph, may
+  // differ.
   mine.verified = !found.lasts || mine.changed ? 0 : objects_.generation();
   return nullptr;
 }
@@ -220,7 +220,7 @@ const char* OpMatch::check_globals(std::uint32_t index) {
   for (std::size_t i = 0; i < function.globals.size(); ++i) {
     const ProvenGlobal& live = ops_[index].info->proof->globals[i];
     if (!memory_.find(live.address)) {
-      // The program has never asked where it is.
+      // The program has never asked for its address.
       memory_.add({live.address, live.bytes, MemoryKind::global});
       objects_.changed();
     }
@@ -229,7 +229,7 @@ const char* OpMatch::check_globals(std::uint32_t index) {
   return nullptr;
 }
 
-// The content of a copy from the host, as the host has it now: the recorded pointers, and no others.
+// Checks the present content of a copy from the host: the recorded pointers, and no others.
 const char* OpMatch::check_payload(const ScheduleOp& op, const Call& call) {
   if (call.width != op.width || call.height != 1) return "a copy of another size";
   if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
@@ -242,7 +242,7 @@ const char* OpMatch::check_payload(const ScheduleOp& op, const Call& call) {
   for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= call.width; at += 8) {
     const std::uint64_t word = word_at(bytes + at);
     if (known != op.payload->end() && known->at == at) {
-      if (!objects_.accept(known->pointer, word)) return "a table that leads to another object";
+      if (!objects_.accept(known->pointer, word)) return "a table that points to another object";
       ++known;
     } else if (memory_.may_hold(word) && memory_.find(word)) {
       return "a table with a pointer where there was none";
@@ -340,7 +340,7 @@ void OpMatch::forget_functions() {
     op.live.function = nullptr;
     op.info = nullptr;
   }
-  taken_shapes_.forget();  // what comes under a handle again is not allowed what was asked for before
+  taken_shapes_.forget();  // a reused handle does not inherit earlier limits
 }
 
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// The live program's step beside the schedule's: compares each call with the op that should come, and keeps its values.
+// Matches the live program's step with the schedule's: compares each call with the expected op, and keeps its values.
 //
 // For every op of the schedule there are the values that the executable graph holds (`bound`) and those that the
 // program passed last (`live`). Not synchronised: the replayer's lock guards it. Matching allocates nothing.
@@ -20,11 +20,11 @@ namespace nimble {
 
 class OpMatch {
  public:
-  // Variables of images are added to `memory` where a kernel that touches them is first seen.
+  // Adds variables of images to `memory` when a kernel that touches them is first seen.
   OpMatch(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach);
 
-  // Whether `call` is what the schedule's op `index` says. Null if it is; its values are then live. Otherwise the
-  // reason, a text that lives forever.
+  // Null if `call` is the schedule's op `index`; its values are then live. Otherwise the reason, a text that lives
+  // forever.
   const char* match(std::uint32_t index, const Call& call);
 
   // A step begins.
@@ -32,25 +32,25 @@ class OpMatch {
     records_.begin_step();
     unknown_wait_ = unknown_shape_ = false;
   }
-  // Whether the step has waited for an event of which it is not known that an earlier step has recorded it. Not wrong,
-  // but the graphs' order does not keep that wait.
+  // Whether the step has waited for an event that is not known to have been recorded by an earlier step. Not wrong, but
+  // the graphs' order does not cover that wait.
   bool unknown_wait() const { return unknown_wait_; }
-  // Whether the step has launched a kernel with blocks, or shared memory, that the driver has not taken from it yet. It
-  // may refuse, and a program that tries launches out has to be told at once.
+  // Whether the step has launched a kernel with a block shape, or shared memory, that the driver has not accepted for
+  // it yet. The driver may refuse, and a program that tries launches out needs the error at once.
   bool unknown_shape() const { return unknown_shape_; }
   // The driver has answered a launch of the step.
   void launched(const Call& call, bool good);
-  // The event was recorded otherwise, or ends.
+  // The event was recorded elsewhere, or ends.
   void forget_record(CUevent event) { records_.forget(event); }
 
   // Any of them may have been.
   void forget_records() { records_.forget(); }
 
-  // Where in a launch's parameters the last mismatch was found: byte of the packed parameters, kNone for elsewhere.
+  // Where the last mismatch was found: byte of a launch's packed parameters, kNone if elsewhere.
   std::uint32_t mismatch_at() const { return mismatch_at_; }
 
   const OpValues& live(std::uint32_t index) const { return ops_[index].live; }
-  // The live parameters of a launch, packed; good until the op is matched again.
+  // The live parameters of a launch, packed; valid until the op is matched again.
   const std::uint8_t* params(std::uint32_t index) const { return live_bytes_.data() + ops_[index].params; }
   // Whether the live values differ from what the graph holds.
   bool changed(std::uint32_t index) const { return ops_[index].changed; }
@@ -59,9 +59,9 @@ class OpMatch {
 
   // Rewrites all pointers to step-local objects to the addresses that ObjectMap has for them now.
   void rebase();
-  // The event is being destroyed: no graph may go on naming it, though its handle may come back.
+  // The event is being destroyed: no graph may still name it, and its handle may be reused.
   void forget_event(CUevent event);
-  // Functions may have been unloaded: their handles mean nothing any more.
+  // Functions may have been unloaded: forgets their handles.
   void forget_functions();
 
  private:

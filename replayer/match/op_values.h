@@ -1,4 +1,4 @@
-// What an op of a step is submitted with. Which fields mean something follows from the op's kind. Values.
+// The values that an op of a step is submitted with. The op's kind decides which fields are meaningful.
 #pragma once
 
 #include <cuda.h>

@@ -1,8 +1,9 @@
-// Whether words of a launch's parameters are pointers that the schedule knows nothing of.
+// Checks a launch's parameters for pointers that the schedule does not know.
 //
-// Where the recorded launch had a number or padding the live one may have another, but no pointer: no one has analyzed
-// what a kernel reaches by it. Remembers which words led nowhere, and in which state of memory near them, since asking
-// the driver takes up to a microsecond. Not synchronised: the replayer's lock guards it. Allocates nothing once built.
+// Where the recorded launch had a number or padding the live one may have a different one, but not a pointer: what a
+// kernel reaches by it was not analyzed. Caches which words pointed nowhere, and in which state of memory near them,
+// since asking the driver takes up to a microsecond. Not synchronised: the replayer's lock guards it. Allocates nothing
+// once built.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,15 @@ class PointerWords {
   PointerWords(const MemoryMap& memory, const ObjectMap& objects, Reach reach);
 
   struct Found {
-    const char* reason = nullptr;  // a text that lives forever; null where no other word is a pointer
+    const char* reason = nullptr;  // a text that lives forever; null if no other word is a pointer
     std::uint32_t at = 0;          // byte of the packed parameters
-    bool lasts = true;             // it stays so as long as the memory map does
+    bool lasts = true;             // the answer holds as long as the memory map is unchanged
   };
-  // Looks at all words of the packed parameters but those that are pointers or numbers in the schedule.
+  // Checks all words of the packed parameters except those that are pointers or numbers in the schedule.
   Found look(const ScheduleOp& op, const ScheduleFunction& function, const std::uint8_t* live);
 
  private:
-  // A word that was found to lead nowhere, and in which state of memory near it.
+  // A word that pointed nowhere, and in which state of memory near it.
   struct Nowhere {
     std::uint64_t word = 0, state = 0;
   };

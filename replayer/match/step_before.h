@@ -1,7 +1,6 @@
-// Whether a step may rest on the pointers that the step before has left in memory, as the schedule has found them
-// there.
+// Whether a step may rely on the pointers that the previous step has left in memory, as in the schedule.
 //
-// It may where that step was as recorded, from its first op to its last, and nothing else has put pointers into memory
+// It may if that step was as recorded, from its first op to its last, and nothing else has put pointers into memory
 // since. Not synchronised: the replayer's lock guards it.
 #pragma once
 
@@ -14,7 +13,7 @@ class StepBefore {
   explicit StepBefore(const Schedule& schedule)
       : carries_(schedule.carries), rests_on_pointers_(schedule.rests_on_pointers()) {}
 
-  // A step begins: whether it finds what its schedule rests on.
+  // A step begins: whether it finds what its schedule relies on.
   bool begin_step() {
     const bool finds = !carries_ || (as_recorded_ && !disturbed_);
     as_recorded_ = disturbed_ = false;
@@ -23,7 +22,7 @@ class StepBefore {
   // It was as recorded, to its last op; or the driver has refused that one.
   void end_step() { as_recorded_ = true; }
   void refuse_last() { as_recorded_ = false; }
-  // Something else may have put pointers into memory. Whether what of the step is to come may follow them.
+  // Something else may have put pointers into memory. Whether the rest of the step may follow them.
   bool disturb() {
     disturbed_ = true;
     return rests_on_pointers_;

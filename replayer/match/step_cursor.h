@@ -1,9 +1,9 @@
-// How far the program has come in a step: on each of its streams, and in all; and which kind of step it is taken for.
+// How far the program has come in a step, on each stream and in total; and which kind of step this is assumed to be.
 //
 // On one stream ops come in the schedule's order. Across streams they may come in any order that the program's events
-// allow, and in another one each time, where several threads issue them. Of which kind a step is shows where kinds
-// part: until then it is taken for the one that followed last time on the two before. Owns its lists; allocates nothing
-// once built. Op numbers are indices into Schedule::ops. Not synchronised: the replayer's lock guards it.
+// allow, and in a different one each time, if several threads issue them. The kind of a step shows where kinds diverge:
+// until then we predict the one that followed the last two kinds the last time. Owns its lists; allocates nothing once
+// built. Op numbers are indices into Schedule::ops. Not synchronised: the replayer's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class StepCursor {
     take_for(0);
   }
 
-  // No op of the step has come.
+  // Resets: no op of the step has come.
   void reset() {
     ++step_;
     count_ = frontier_ = 0;
@@ -47,27 +47,27 @@ class StepCursor {
     take_for(guess());
   }
   bool begun() const { return count_ != 0; }
-  // The step is over, and none goes on like this.
+  // Whether the step is over, and no other kind continues it.
   bool complete() const { return count_ == ops_.size() && !kinds_[kind_].goes_on; }
   // Whether an op has come on the stream.
   bool begun(std::uint32_t stream) const { return next_[stream] != 0; }
 
-  // The op that should come next on the stream; kNone where the step has no more there.
+  // The expected next op on the stream; kNone if the step has no more there.
   std::uint32_t next(std::uint32_t stream) const { return expected_[stream]; }
-  // The same if the step is of this kind, which it may be.
+  // The same assuming this kind, which must be possible.
   std::uint32_t next(std::uint32_t kind, std::uint32_t stream) const {
     const std::vector<std::uint32_t>& ops = kinds_[kind].ops[stream];
     return next_[stream] < ops.size() ? ops[next_[stream]] : kNone;
   }
 
-  // Whether those ops that have come on the stream are the ones that stand before `op`.
+  // Whether exactly the ops before `op` have come on the stream.
   bool comes_between(std::uint32_t stream, std::uint32_t op) const {
     const std::vector<std::uint32_t>& ops = kinds_[kind_].ops[stream];
     const std::size_t next = next_[stream];
     return (next == 0 || ops[next - 1] < op) && (next == ops.size() || ops[next] > op);
   }
 
-  // The op has come: it was the next one on its stream.
+  // The op has come: it must be the next one on its stream.
   void advance(std::uint32_t op) {
     const std::uint32_t stream = stream_[op];
     ++count_;
@@ -77,16 +77,16 @@ class StepCursor {
     if (furthest_ == kNone || op > furthest_) furthest_ = op;
     find_frontier();
   }
-  // The first op that has not come; kNone, which is more than any, where all have.
+  // The first op that has not come; kNone, which is larger than any, if all have.
   std::uint32_t frontier() const { return first_missing_; }
 
   // --- Kinds.
 
   std::uint32_t kinds() const { return static_cast<std::uint32_t>(kinds_.size()); }
   std::uint32_t kind() const { return kind_; }
-  // Whether some other kind of step begins as this one is as a whole.
+  // Whether some other kind of step begins with all of this one.
   bool goes_on(std::uint32_t kind) const { return kinds_[kind].goes_on; }
-  // Whether all that has come may be of a step of this kind.
+  // Whether the ops so far may belong to a step of this kind.
   bool may_be(std::uint32_t kind) const {
     if (furthest_ == kNone || kind == kind_) return true;
     const std::uint32_t shared = kinds_[kind_].shared[kind];
@@ -98,7 +98,7 @@ class StepCursor {
     for (std::uint32_t stream = 0; stream < expected_.size(); ++stream) expected_[stream] = next(kind, stream);
     find_frontier();
   }
-  // The kind of which all ops have come, and no others; kNone for none.
+  // The kind whose ops have all come, and no others; kNone for none.
   std::uint32_t whole() const {
     for (std::uint32_t k = 0; k < kinds_.size(); ++k)
       if (count_ == paths_.ops(k).size() && furthest_ == paths_.ops(k).back() && may_be(k)) return k;
@@ -114,11 +114,11 @@ class StepCursor {
  private:
   struct Kind {
     std::vector<std::vector<std::uint32_t>> ops;  // by stream
-    std::vector<std::uint32_t> shared;            // by kind: with how many ops both begin
+    std::vector<std::uint32_t> shared;            // by kind: the length of the common beginning
     bool goes_on = false;                         // some other kind has all of its ops, and more
   };
 
-  // What both kinds share comes before all else, so what has come of the one kind holds for the other.
+  // The common beginning comes first, so progress in one kind holds for the other.
   void find_frontier() {
     while (frontier_ < ops_.size() && came_[ops_[frontier_]] == step_) ++frontier_;
     first_missing_ = frontier_ < ops_.size() ? ops_[frontier_] : kNone;
@@ -135,17 +135,17 @@ class StepCursor {
 
   const StepPaths& paths_;
   std::vector<std::uint32_t> stream_;  // by op
-  std::vector<std::uint64_t> came_;    // by op: the step in which it came last
+  std::vector<std::uint64_t> came_;    // by op: the step in which it last came
   std::vector<Kind> kinds_;
   std::vector<std::size_t> next_;           // by stream: how many have come
-  std::vector<std::uint32_t> expected_;     // by stream: the op that should come next, in a step of this kind
-  std::vector<std::uint32_t> followed_by_;  // by the last two kinds: what came next
+  std::vector<std::uint32_t> expected_;     // by stream: the expected next op, in a step of this kind
+  std::vector<std::uint32_t> followed_by_;  // by the last two kinds: which came next
   std::uint32_t last_ = kNone, before_last_ = kNone;
   std::uint32_t kind_ = 0;
   std::span<const std::uint32_t> ops_;    // of the kind
   std::size_t count_ = 0, frontier_ = 0;  // the latter in the kind's ops
   std::uint32_t first_missing_ = kNone;   // that op
-  std::uint32_t furthest_ = kNone;        // of those that have come the one with the largest number
+  std::uint32_t furthest_ = kNone;        // the largest op number that has come
   std::uint64_t step_ = 1;
 };
 

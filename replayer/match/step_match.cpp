@@ -18,9 +18,9 @@ StepMatch::StepMatch(const Schedule& schedule, const StepPaths& paths, CallConte
             Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)),
       cursor_(schedule, paths) {}
 
-// Streams are matched each by itself, since two threads interleave as they like. But the legacy stream and a blocking
-// one wait for each other, call by call: an op of the one that comes on the other side of the other's op than recorded
-// is ordered with it the other way round.
+// Streams are matched separately, since two threads may interleave in any way. But the legacy stream and a blocking one
+// wait for each other, call by call: an op of one that comes on the other side of an op of the other than recorded is
+// ordered the other way round.
 bool StepMatch::is_on_another_side(std::uint32_t index) const {
   const auto is_legacy = [&](std::uint32_t s) { return schedule_.streams[s].kind == StreamKind::legacy; };
   const auto waits = [&](std::uint32_t s) { return schedule_.streams[s].kind != StreamKind::non_blocking; };
@@ -36,7 +36,7 @@ const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
   if (several_streams_ && is_on_another_side(index)) return "another order with the legacy stream";
   objects_.attempt();
   if (const char* reason = live_.match(index, call)) {
-    objects_.undo();  // the call may be another op, and that may need the same memory
+    objects_.undo();  // the call may be another op, which may need the same memory
     return reason;
   }
   const ScheduleOp& op = schedule_.ops[index];
@@ -44,15 +44,15 @@ const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
   return serve && plan_.is_in_use(op.object) ? "memory of the plan is still in use" : nullptr;
 }
 
-// Of a launch: whether it has the recorded shape. Others have theirs or do not match.
+// For a launch: whether it has the recorded shape. Other ops have theirs or do not match.
 bool StepMatch::has_this_shape(std::uint32_t index, const Call& call) const {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != CallKind::launch || op.submit != Submit::graph) return true;
   return op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
 }
 
-// What is expected comes first. Where that has another shape than recorded, which it may have, a kind is looked for
-// that has this very shape: steps of the one would match the other's ops, until they do not.
+// The expected op has precedence. If its shape differs from the recorded one, as it may, look for a kind that has
+// exactly this shape: steps of one kind would match the other's ops, until they do not.
 std::uint32_t StepMatch::next_op(std::uint32_t stream, const Call& call, const char*& reason) {
   const std::uint32_t expected = cursor_.next(stream);
   if (!several_kinds_) {

@@ -1,4 +1,4 @@
-// Which op of the step a call is, as the next one on its stream, and what kind of step it is.
+// Determines which op of the step a call is, as the next one on its stream, and the kind of the step.
 //
 // Owns how far the step has come, and the live values of its ops. Not synchronised: the replayer's lock guards it.
 // Matching allocates nothing.
@@ -29,11 +29,11 @@ class StepMatch {
   OpMatch& live() { return live_; }
   const OpMatch& live() const { return live_; }
 
-  // The op that the call is, as the next on this stream of the schedule's; the step is taken for a kind that has it.
-  // kNone for none: `reason` says why it is not what was expected.
+  // The op that the call is, as the next on this stream of the schedule; assumes a kind of step that has it. kNone for
+  // none: `reason` says why it is not the expected one.
   std::uint32_t next_op(std::uint32_t stream, const Call& call, const char*& reason);
-  // The same where the call is the step's first on a stream that no stream of the program stands for yet, or that may
-  // have moved. `bound`: graphs are bound to the launch stream.
+  // The same if the call is the step's first on a stream of the schedule that has no stream of the program yet, or
+  // whose stream may have moved. `bound`: graphs are bound to the launch stream.
   std::uint32_t op_that_begins_a_stream(const Call& call, bool bound);
   // Whether steps of some kind may begin with it.
   bool may_begin_step(std::uint32_t stream, const Call& call) const;

@@ -1,8 +1,8 @@
-// Which launch shapes the driver has taken of which kernels: of others it may refuse a launch, and the program has to
-// be told at once.
+// Which launch shapes the driver has accepted for which kernels: it may refuse others, and the program needs the error
+// at once.
 //
-// Remembers a bounded number, each in the place that its hash gives it. Not synchronised: the replayer's lock guards
-// it. Allocates nothing once built.
+// Remembers a bounded number, each in the slot of its hash. Not synchronised: the replayer's lock guards it. Allocates
+// nothing once built.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ class TakenShapes {
  public:
   TakenShapes() : taken_(std::size_t{1} << 12) {}
 
-  // Whether the driver has taken a launch of the kernel with these blocks and this shared memory, and the grid is
-  // within its limits, which are known.
+  // Whether the driver has accepted a launch of the kernel with this block shape and shared memory, and the grid is
+  // within its known limits.
   bool has(const Call& call) const {
     const std::uint64_t shape = hash(call);
     return taken_[shape % taken_.size()] == shape && call.grid[0] <= kMostBlocks[0] && call.grid[1] <= kMostBlocks[1] &&
            call.grid[2] <= kMostBlocks[2];
   }
-  // The driver has taken the launch, or refused it.
+  // The driver has accepted the launch, or refused it.
   void answered(const Call& call, bool taken) {
     const std::uint64_t shape = hash(call);
     std::uint64_t& known = taken_[shape % taken_.size()];
@@ -38,10 +38,10 @@ class TakenShapes {
   void forget() { std::ranges::fill(taken_, 0); }
 
  private:
-  // Of a grid (CUDA C++ Programming Guide, technical specifications per compute capability).
+  // Limits of a grid (CUDA C++ Programming Guide, technical specifications per compute capability).
   static constexpr std::array<std::uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
 
-  // Of what the driver may refuse, but for the grid. Never 0.
+  // Covers everything that the driver may refuse, except the grid. Never 0.
   static std::uint64_t hash(const Call& call) {
     std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
     for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {
@@ -51,7 +51,7 @@ class TakenShapes {
     return std::max<std::uint64_t>(hash, 1);
   }
 
-  std::vector<std::uint64_t> taken_;  // by the rest of their division
+  std::vector<std::uint64_t> taken_;  // by hash modulo the size
 };
 
 }  // namespace nimble

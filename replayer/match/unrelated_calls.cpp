@@ -9,7 +9,7 @@ namespace nimble {
 bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule.ops[index];
   if (call.kind != op.kind) return false;
-  // A launch that no graph holds names no function in the schedule: any may be it.
+  // A launch that no graph holds has no function in the schedule: it may be any.
   if (call.kind != CallKind::launch || op.submit != Submit::graph) return true;
   return context.function(call.function).name == schedule.functions[op.function].name;
 }
@@ -66,7 +66,7 @@ bool Bystanders::is_followed(const StreamRef& stream) const {
   return false;
 }
 
-// Whether the op is on a stream that the player follows, or may be the one that makes it follow a stream.
+// Whether the op is on a stream that the player follows, or may make it follow a stream.
 bool Bystanders::may_be_of_the_step(const Call& call) const {
   if (is_followed(call.stream)) return true;
   if (!open_.load(std::memory_order_acquire)) return false;
@@ -74,7 +74,7 @@ bool Bystanders::may_be_of_the_step(const Call& call) const {
                      [&](std::uint32_t op) { return could_be(schedule_, context_, op, call); });
 }
 
-// Whether the op may be the step's last, which the driver has had by now. While no stream is followed the player knows.
+// Whether the op, now done by the driver, may be the step's last. If no stream is followed the player knows.
 bool Bystanders::may_close(const Call& call) const {
   if (!closing_.load(std::memory_order_acquire)) return false;
   const auto key = [](const std::atomic<std::uint64_t>& stream) { return stream.load(std::memory_order_acquire); };
@@ -82,12 +82,12 @@ bool Bystanders::may_close(const Call& call) const {
          std::all_of(streams_.begin(), streams_.end(), [&](auto& s) { return key(s) == 0; });
 }
 
-// Whether the program cannot notice by the call that ops are held back: HeldOps::shows() without what needs a
-// look at these ops.
+// Whether the program cannot notice through the call that ops are held: HeldOps::shows() without the part that depends
+// on these ops.
 bool Bystanders::observes_nothing(const Call& call) const {
   if (!holding_.load(std::memory_order_acquire)) return true;
   if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
-  // A record by the launch itself: the one that is held back would come behind it.
+  // A record by the launch itself: a held record would come after it.
   if (call.event || call.event2) return false;
   switch (call.kind) {
     case CallKind::launch:
@@ -103,17 +103,17 @@ bool Bystanders::observes_nothing(const Call& call) const {
   }
 }
 
-// Whether the player has to hear of the op, or of what the call asks about a stream, whatever is held.
+// Whether the player must see the op, or the call's query of a stream, whatever is held.
 bool Bystanders::concerns_the_step(const Call& call) const {
   if (is_op(call.kind) && may_be_of_the_step(call)) return true;
-  // A stream that graphs stand in for has to catch up with them first.
+  // A stream whose work runs in graphs has to catch up with them first.
   if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return true;
   const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
   if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return true;
   return rests_on_pointers_ && may_leave_pointers(call.kind);
 }
 
-// Notes a release, if the call is one. Whether that could be done, and is all that there is to it.
+// Notes a release, if the call is one. Whether that succeeded, and is all there is to do.
 bool Bystanders::note_release(const Call& call) {
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return true;
   // It may become part of a graph: then it releases nothing now.
@@ -157,7 +157,7 @@ bool Bystanders::passed(const Call& call, CUresult result) {
       return false;
     case CallKind::alloc:
     case CallKind::alloc_async: {
-      if (call.memory == MemoryKind::external) return false;  // replay ends with it
+      if (call.memory == MemoryKind::external) return false;  // it ends replay
       // The player may be waiting for the address of an allocation on its stream.
       if (call.kind == CallKind::alloc_async && (may_be_of_the_step(call) || may_close(call))) return false;
       return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
@@ -165,8 +165,8 @@ bool Bystanders::passed(const Call& call, CUresult result) {
     default:
       if (!is_op(call.kind)) return true;
       if (may_close(call)) return false;
-      if (call.of_step && call.kind == CallKind::launch) return false;  // that the driver takes it may be news
-      // From now on the graphs have to come behind it.
+      if (call.of_step && call.kind == CallKind::launch) return false;  // the driver's acceptance may be news
+      // From now on graphs have to be ordered after it.
       if (schedule_.streams.size() > 1 && is_followed(call.stream)) return false;
       return result == CUDA_SUCCESS || !may_be_of_the_step(call);
   }

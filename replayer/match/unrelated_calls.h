@@ -1,10 +1,10 @@
-// Tells, without a lock, the calls that are none of the replayed step's business: those of other threads on other
-// streams. They pass, and threads that make no others never meet at the replayer's lock; where graphs run in another
-// order than the program's, at one that is held for a moment (order/onlookers.h).
+// Recognises, without a lock, the calls that do not concern the replayed step: those of other threads on other streams.
+// They pass, and threads that make only such calls never contend for the replayer's lock; if graphs run in an order
+// other than the program's, they take one that is held briefly (order/onlookers.h).
 //
-// The player's state is published here after each of its calls. That a call may be judged by a state that changes at
-// the same moment is no harm: the program has given these two calls no order. Where it has, by any means, it has also
-// made the state visible.
+// The player's state is published here after each of its calls. Judging a call by a state that changes at the same
+// moment is harmless: the program has not ordered these two calls. If it has, by any means, that also makes the state
+// visible.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace nimble {
 
-// Whether the call may be this op of the step, as far as its kind and its function tell.
+// Whether the call may be this op of the step, judged by its kind and its function.
 bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t op, const Call& call);
 
 // Whether an op of the kind may record events that its call does not name.
@@ -36,16 +36,16 @@ class Bystanders {
   // Both must outlive this.
   Bystanders(const Schedule& schedule, CallContext& context);
 
-  // What the player does at the moment. Under the replayer's lock.
+  // The player's present state. Under the replayer's lock.
   struct State {
-    std::span<const StreamRef> streams = {};  // whose ops it follows, as of StepStreams::live()
-    std::uint64_t version = 0;                // by which a change of these is told; 0 where there are none
+    std::span<const StreamRef> streams = {};  // whose ops it follows, as in StepStreams::live()
+    std::uint64_t version = 0;                // changes with these; 0 if there are none
     bool open = true;                         // ops that begin the step on some stream may be the step's on any
-    bool holding = false;                     // ops are held back
-    bool capturing = false;                   // some stream of the program's captures
+    bool holding = false;                     // ops are held
+    bool capturing = false;                   // some program stream captures
     std::uint64_t arena = 0, arena_bytes = 0;
-    bool closing = false;   // the next op that the driver has had on the stream was the step's last
-    bool auditing = false;  // memory may be copied back on the stream: others have to wait
+    bool closing = false;   // the next op that the driver finishes on the stream was the step's last
+    bool auditing = false;  // memory may be restored on the stream: others have to wait
     bool operator==(const State& other) const {
       const auto rest = [](const State& s) {
         return std::tie(s.version, s.open, s.holding, s.capturing, s.arena, s.arena_bytes, s.closing, s.auditing);
@@ -55,11 +55,11 @@ class Bystanders {
   };
   void publish(const State& state);
 
-  // Whether the call passes, before the driver sees it. Releases of memory are noted in `news`.
+  // Whether the call passes, before the driver sees it. Notes releases of memory in `news`.
   bool passes(const Call& call);
-  // The same once the driver has answered. Allocations are noted in `news`.
+  // The same once the driver has answered. Notes allocations in `news`.
   bool passed(const Call& call, CUresult result);
-  // The same where replay has stood aside: only memory of the arena still matters.
+  // The same once replay has stood aside: only memory of the arena still matters.
   bool passes_aside(const Call& call) const;
 
   // Whether the player follows the stream.
@@ -85,15 +85,15 @@ class Bystanders {
 
   const Schedule& schedule_;
   CallContext& context_;
-  std::vector<std::uint32_t> firsts_;  // the first op of each stream, in each kind of step
-  bool waits_ = false;                 // some op's meaning rests on who has recorded an event last
-  const bool rests_on_pointers_;       // Schedule::rests_on_pointers()
-  State published_;                    // under the replayer's lock
+  std::vector<std::uint32_t> firsts_;                              // the first op of each stream, in each kind of step
+  bool waits_ = false;                                             // some op depends on what last recorded an event
+  const bool rests_on_pointers_;                                   // Schedule::rests_on_pointers()
+  State published_;                                                // under the replayer's lock
   std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
   std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};
   std::atomic<bool> open_{true}, legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
 
-  // Spread over cache lines by thread, so that counting does not make threads wait for each other.
+  // Spread over cache lines by thread, so that threads do not contend when counting.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> ops{0};
   };

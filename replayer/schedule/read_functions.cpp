@@ -17,11 +17,11 @@ std::uint64_t code(const Field& field) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16 || value == 0)
-    field.fail("is no digest of 16 hexadecimal digits");
+    field.fail("is not a digest of 16 hexadecimal digits");
   return value;
 }
 
-// Of parameters that end there.
+// A condition on parameters that end at `end`.
 ParamCondition condition(const Field& field, std::uint32_t end) {
   if (field.size() != 4) field.fail("is not [byte, size, relation, value]");
   ParamCondition result;
@@ -36,7 +36,7 @@ ParamCondition condition(const Field& field, std::uint32_t end) {
   return result;
 }
 
-// How an access is: of anything with `reads` and `writes`.
+// Reads an access mode, into anything with `reads` and `writes`.
 template <typename Access>
 void read_mode(const Field& field, Access& access) {
   const std::string mode = field.text();
@@ -45,14 +45,14 @@ void read_mode(const Field& field, Access& access) {
   if (!access.reads && !access.writes) field.fail("is not \"r\", \"w\" or \"rw\"");
 }
 
-// What reads and writes which of the words in parameters that end there.
+// An access to memory through words in parameters that end at `end`.
 ProvenAccess read_access(const Field& field, std::uint32_t end) {
   if (field.size() != 2 && field.size() != 3) field.fail("is not [words, mode] or [words, mode, conditions]");
   ProvenAccess access;
   const Field words = field[0];
   for (std::size_t word = 0; word < words.size(); ++word) {
     access.at.push_back(words[word].index(end));
-    if (access.at.back() % 8 != 0) words[word].fail("is no place of a word");
+    if (access.at.back() % 8 != 0) words[word].fail("is not the offset of a word");
   }
   if (access.at.empty()) words.fail("is empty");
   read_mode(field[1], access);

@@ -65,7 +65,7 @@ void read_pointers(const Field& pointers, const Schedule& schedule, std::uint32_
     const Field entry = pointers[i];
     ScheduleParam param;
     param.at = entry.at("at").number32(kMostParamBytes);
-    if (param.at % 8 || param.at + 8 > bytes) entry.at("at").fail("is no 8-byte aligned place among the parameters");
+    if (param.at % 8 || param.at + 8 > bytes) entry.at("at").fail("is not an 8-byte aligned offset in the parameters");
     if (!op.pointers.empty() && op.pointers.back().at >= param.at) entry.at("at").fail("is out of order");
     param.pointer = pointer(entry, schedule);
     op.pointers.push_back(param);
@@ -73,10 +73,10 @@ void read_pointers(const Field& pointers, const Schedule& schedule, std::uint32_
   if (op.barrier && !op.pointers.empty()) pointers.fail("must be empty for a barrier");
 }
 
-// Places of parameters that must hold the same bytes as when recorded.
+// Parts of the parameters that must hold the same bytes as when recorded.
 void read_equal(const Field& field, std::uint32_t bytes, ScheduleOp& op) {
   for (std::size_t i = 0; i < field.size(); ++i) {
-    if (field[i].size() != 2) field[i].fail("is not [place, bytes]");
+    if (field[i].size() != 2) field[i].fail("is not [offset, bytes]");
     ScheduleBytes part{field[i][0].number32(kMostParamBytes), field[i][1].bytes()};
     if (part.at + part.bytes.size() > bytes) field[i].fail("lies outside the parameters");
     op.equal.push_back(std::move(part));
@@ -109,7 +109,7 @@ void read_launch(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   if (field.has("equal")) read_equal(field.at("equal"), bytes, op);
 }
 
-// A copy or a set: what a graph would do, or, without `in_graph`, where a copy goes that has to bring pointers.
+// A copy or a set in a graph; or, without `in_graph`, the destination of a copy that has to bring pointers.
 void read_transfer(const Field& field, const Schedule& schedule, bool in_graph, ScheduleOp& op) {
   op.dst = pointer(field.at("dst"), schedule);
   op.dst_pitch = field.at("dst_pitch").number(kMostBytes);
@@ -122,7 +122,7 @@ void read_transfer(const Field& field, const Schedule& schedule, bool in_graph, 
     return;
   }
   read_payload(field, schedule, op);
-  if (!in_graph) return;  // its source may be no object at all
+  if (!in_graph) return;  // its source may be outside all objects
   op.src = pointer(field.at("src"), schedule);
   op.src_pitch = field.at("src_pitch").number(kMostBytes);
   check_region(field.at("src"), schedule, op.src, op.src_pitch, op.width, op.height);
@@ -131,8 +131,8 @@ void read_transfer(const Field& field, const Schedule& schedule, bool in_graph, 
 void read_wait(const Field& field, const Schedule& schedule, ScheduleOp& op) {
   if (op.submit == Submit::graph) field.at("submit").fail("is \"graph\" for an event wait");
   if (op.submit != Submit::order || field.at("record").is_null()) return;
-  op.record = field.at("record").index(schedule.ops.size());  // of the ops before this one
-  if (schedule.ops[op.record].kind != CallKind::event_record) field.at("record").fail("names no event record");
+  op.record = field.at("record").index(schedule.ops.size());  // among the ops before this one
+  if (schedule.ops[op.record].kind != CallKind::event_record) field.at("record").fail("does not name an event record");
 }
 
 void read_allocation(const Field& field, const Schedule& schedule, ScheduleOp& op) {
@@ -147,10 +147,10 @@ void read_allocation(const Field& field, const Schedule& schedule, ScheduleOp& o
 
 void check_submit(const Field& field, const ScheduleOp& op) {
   if (op.submit == Submit::plan && op.kind != CallKind::alloc_async && op.kind != CallKind::free_async) {
-    field.at("submit").fail("is \"plan\" for an op that is no allocation");
+    field.at("submit").fail("is \"plan\" for an op that is not an allocation");
   }
   if (op.submit == Submit::order && op.kind != CallKind::event_wait)
-    field.at("submit").fail("is \"order\" for an op that is no event wait");
+    field.at("submit").fail("is \"order\" for an op that is not an event wait");
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void check_submit(const Field& field, const ScheduleOp& op) {
 ScheduleOp read_op(const Field& field, const Schedule& schedule) {
   ScheduleOp op;
   op.kind = static_cast<CallKind>(field.at("kind").one_of(kCallKindNames));
-  if (!is_op(op.kind)) field.at("kind").fail("is no op");
+  if (!is_op(op.kind)) field.at("kind").fail("is not an op");
   op.submit = static_cast<Submit>(field.at("submit").one_of(kSubmitNames));
   if (field.has("stream")) op.stream = field.at("stream").index(schedule.streams.size());
   if (!field.at("segment").is_null()) op.segment = field.at("segment").number32();

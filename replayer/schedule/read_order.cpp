@@ -18,7 +18,7 @@ void read_streams(const Field& streams, Schedule& schedule) {
     stream.kind = static_cast<StreamKind>(streams[i].at("kind").one_of(kStreamKindNames));
     stream.forked = streams[i].at("forked").boolean();
     if (stream.kind == StreamKind::per_thread) streams[i].at("kind").fail("cannot be replayed");
-    // What waits for all of a kind of stream must find what was put on any of that kind behind the first one.
+    // Work that waits for all streams of a kind must be ordered after the graphs, which run on the first stream.
     const auto rank = [](StreamKind kind) {
       return kind == StreamKind::legacy ? 0 : kind == StreamKind::blocking ? 1 : 2;
     };
@@ -39,16 +39,15 @@ void read_kinds(const Field& top, std::size_t ops, Schedule& schedule) {
     branch.first = branches[i][0].index(ops);
     if (!branches[i][1].is_null()) branch.after = branches[i][1].index(ops);
     if (i == 0 ? branch.first != 0 : branch.first <= schedule.branches.back().first)
-      branches[i][0].fail("is not behind the branch before, or leaves out ops");
-    if (branch.after != kNone && branch.after >= branch.first) branches[i][1].fail("is no op of an earlier branch");
+      branches[i][0].fail("does not follow the previous branch, or leaves out ops");
+    if (branch.after != kNone && branch.after >= branch.first) branches[i][1].fail("is not an op of an earlier branch");
     schedule.branches.push_back(branch);
   }
   if (schedule.branches.empty()) branches.fail("is empty");
   if (ends.size() == 0 || ends.size() > kMaxKinds) ends.fail(fmt::format("does not have 1 to {} ops", kMaxKinds));
   for (std::size_t i = 0; i < ends.size(); ++i) {
     const std::uint32_t end = ends[i].index(ops);
-    if (std::find(schedule.ends.begin(), schedule.ends.end(), end) != schedule.ends.end())
-      ends[i].fail("is there twice");
+    if (std::find(schedule.ends.begin(), schedule.ends.end(), end) != schedule.ends.end()) ends[i].fail("occurs twice");
     schedule.ends.push_back(end);
   }
 }
@@ -76,18 +75,18 @@ void read_segment(const Field& field, Schedule& schedule, std::uint32_t id, std:
     const std::uint32_t op = f.index(schedule.ops.size());
     if (op < segment.first || op > segment.last || schedule.ops[op].segment != id ||
         schedule.ops[op].submit != Submit::graph)
-      f.fail("is no node of this segment");
+      f.fail("is not a node of this segment");
     return op;
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::uint32_t op = member(order[i]);
-    if (place[op] != kNone) order[i].fail("is there twice");
+    if (place[op] != kNone) order[i].fail("occurs twice");
     place[op] = static_cast<std::uint32_t>(i);
     segment.order.push_back(op);
   }
   const Field edges = field.at("edges");
   for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (edges[i].size() != 2) edges[i].fail("is no pair");
+    if (edges[i].size() != 2) edges[i].fail("is not a pair");
     const std::uint32_t from = member(edges[i][0]), to = member(edges[i][1]);
     // Program order is a topological order of every true dependency, so this also rules out cycles.
     if (from >= to) edges[i].fail("does not go from an earlier to a later op");

@@ -25,9 +25,8 @@ void each_object(const ScheduleOp& op, Function function) {
   if (op.src.object != kNone) function(op.src.object);
 }
 
-// Objects that share bytes of the arena: the program must have freed the one before it allocates the other, also by the
-// order of its streams, and the order that the graphs keep must let every use of the one come before every use of the
-// other.
+// Objects that share bytes of the arena: the program must free one before it allocates the other, also by the order of
+// its streams, and by the graphs' order all uses of one must precede all uses of the other.
 void check_sharing(const Schedule& schedule, const std::string& source) {
   const auto fail = [&](std::uint32_t object, const char* problem) {
     throw ScheduleError(fmt::format("{}: objects[{}]: {}", source, object, problem));
@@ -58,9 +57,9 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
       live.erase(begin);
       continue;
     }
-    const auto behind = live.lower_bound(begin);
-    if ((behind != live.end() && behind->first < end) || (behind != live.begin() && std::prev(behind)->second > begin))
-      fail(op.object, "overlaps another in the memory plan that the program has at the same time");
+    const auto after = live.lower_bound(begin);
+    if ((after != live.end() && after->first < end) || (after != live.begin() && std::prev(after)->second > begin))
+      fail(op.object, "overlaps another in the memory plan that is live at the same time");
     if (!last.free_for(order, op.object, begin, end))
       fail(op.object, "overlaps another in the memory plan whose uses are not ordered before its own");
     live[begin] = end;
@@ -74,7 +73,7 @@ void check_sharing(const Schedule& schedule, const std::string& source) {
 
 enum class Life : std::uint8_t { unborn, live, freed };
 
-// By object: what has become of it when the step's ops are over. Each use lies in the life of its object.
+// Per object: its state at the end of the step. Checks that each use lies in its object's life.
 std::vector<Life> lives(const Schedule& schedule, const std::string& source) {
   std::vector<Life> life(schedule.objects.size(), Life::unborn);
   const auto use = [&](const SchedulePointer& p) {
@@ -98,7 +97,7 @@ std::vector<Life> lives(const Schedule& schedule, const std::string& source) {
   return life;
 }
 
-// The plan of one kind of step by itself. Marks the objects that it has.
+// Checks the plan of one kind of step. Marks its objects.
 void check_plan_of_kind(const Schedule& schedule, const std::string& source, std::vector<bool>& placed) {
   const std::vector<Life> life = lives(schedule, source);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // begin and end
@@ -109,7 +108,7 @@ void check_plan_of_kind(const Schedule& schedule, const std::string& source, std
     if (life[i] != Life::freed) fail_object(source, i, "is not allocated once and then freed once");
     placed[i] = true;
     if (object.plan_offset % kPlanAlignment)
-      fail_object(source, i, fmt::format("has a plan_offset that is no multiple of {}", kPlanAlignment));
+      fail_object(source, i, fmt::format("has a plan_offset that is not a multiple of {}", kPlanAlignment));
     if (object.plan_offset > schedule.arena_bytes || object.size > schedule.arena_bytes - object.plan_offset) {
       fail_object(source, i, "does not fit into arena_bytes");
     }
@@ -128,7 +127,7 @@ void check_kinds(const Schedule& schedule, const std::string& source) {
     throw ScheduleError(fmt::format("{}: {}[{}]: {}", source, list, index, problem));
   };
   if (schedule.ends.size() > 1 && schedule.carries)
-    throw ScheduleError(source + ": carries: must be false where there are several kinds of step");
+    throw ScheduleError(source + ": carries: must be false if there are several kinds of step");
   const StepPaths paths(schedule);
   std::vector<bool> reached(schedule.ops.size(), false);
   for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind) {
@@ -140,8 +139,8 @@ void check_kinds(const Schedule& schedule, const std::string& source) {
     }
   }
   for (std::size_t op = 0; op < reached.size(); ++op)
-    if (!reached[op]) fail("ops", op, "is of no kind of step");
-  // Behind which ops something else may come than the next one.
+    if (!reached[op]) fail("ops", op, "is not in any kind of step");
+  // After these ops something other than the next one may come.
   std::vector<std::uint32_t> parts = schedule.ends;
   for (const ScheduleBranch& branch : schedule.branches) {
     if (branch.after != kNone) parts.push_back(branch.after);
@@ -151,7 +150,7 @@ void check_kinds(const Schedule& schedule, const std::string& source) {
   for (std::size_t s = 0; s < schedule.segments.size(); ++s) {
     const auto part = std::lower_bound(parts.begin(), parts.end(), schedule.segments[s].first);
     if (part != parts.end() && *part < schedule.segments[s].last)
-      fail("segments", s, fmt::format("goes beyond op {}, behind which steps part or end", *part));
+      fail("segments", s, fmt::format("extends beyond op {}, after which steps diverge or end", *part));
   }
 }
 

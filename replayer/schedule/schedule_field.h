@@ -1,8 +1,8 @@
 // A value in a schedule's JSON and the path to it, for errors. Internal to the reader of schedules.
 //
 // A Field refers to the value and to the file's name, and owns neither. Not shared between threads. Errors: members
-// that read throw ScheduleError, naming file and path, where the value is not what is asked for; has() and is_null()
-// only tell.
+// that read throw ScheduleError, naming file and path, if the value is not of the requested kind; has() and is_null()
+// do not throw.
 #pragma once
 
 #include <fmt/format.h>
@@ -66,12 +66,12 @@ class Field {
   std::vector<std::uint8_t> bytes() const {
     const std::string digits = text();
     if (digits.size() % 2 != 0 || digits.size() > 2 * std::size_t{kMostParamBytes})
-      fail("is no text of two hexadecimal digits for each byte");
+      fail("is not a text of two hexadecimal digits for each byte");
     std::vector<std::uint8_t> result(digits.size() / 2);
     for (std::size_t i = 0; i < result.size(); ++i) {
       const char* const end = digits.data() + 2 * i + 2;
       const auto read = std::from_chars(digits.data() + 2 * i, end, result[i], 16);
-      if (read.ec != std::errc() || read.ptr != end) fail("is no text of two hexadecimal digits for each byte");
+      if (read.ec != std::errc() || read.ptr != end) fail("is not a text of two hexadecimal digits for each byte");
     }
     return result;
   }
@@ -98,7 +98,7 @@ class Field {
   }
 
  private:
-  // Beyond this nothing real lies; a file that says more is broken or hostile.
+  // No real file exceeds this; one that does is broken or hostile.
   static constexpr std::size_t kMostItems = 50'000'000;
 
   const nlohmann::json& value_;

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Beyond these nothing real lies; a file that says more is broken or hostile.
+// No real file exceeds these; one that does is broken or hostile.
 constexpr std::uint64_t kMostParamsTogether = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{8} << 30;
 
@@ -49,7 +49,7 @@ ScheduleObject read_object(const Field& field) {
   return object;
 }
 
-// What replay has found out about the ways of submitting.
+// The results of timing the ways of submitting.
 void read_choices(const Field& top, Schedule& schedule) {
   if (!top.has("tuned")) return;
   const Field tuned = top.at("tuned");
@@ -88,7 +88,7 @@ void read_segments(const Field& segments, const Field& ops, Schedule& schedule) 
     const ScheduleOp& op = schedule.ops[i];
     const auto outside = [&](const ScheduleSegment& segment) { return i < segment.first || i > segment.last; };
     if (is_held(op.submit) && (op.segment >= schedule.segments.size() || outside(schedule.segments[op.segment])))
-      ops[i].at("segment").fail("names no segment that holds the op");
+      ops[i].at("segment").fail("does not name a segment that holds the op");
   }
 }
 
@@ -126,7 +126,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
 Schedule read_schedule(const std::string& path) {
   std::string text;
   const int error = read_quiet(path.c_str(), kMostFileBytes, text);
-  if (error == EFBIG) throw ScheduleError(path + ": is no schedule (too large)");
+  if (error == EFBIG) throw ScheduleError(path + ": is not a schedule (too large)");
   if (error == ENOMEM || error == EIO || error == EISDIR)
     throw ScheduleError(path + ": cannot be read: " + std::strerror(error));
   if (error != 0) throw ScheduleError(path + ": cannot be read: record and analyze first, or set NIMBLE_SCHEDULE");

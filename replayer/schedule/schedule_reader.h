@@ -1,5 +1,5 @@
 // Reads schedule.json and checks everything that docs/reference/formats.md says must hold, so that the rest of the
-// replayer may index and add without asking. Pure functions; no driver.
+// replayer may index and add without checking. Pure functions; no driver.
 #pragma once
 
 #include <stdexcept>

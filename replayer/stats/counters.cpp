@@ -44,9 +44,9 @@ std::string Counters::line() const {
 }
 
 std::string Counters::write(const std::string& path) const {
-  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  const MemoryReserve reserve;  // building a JSON value does not survive running out of memory halfway
   nlohmann::ordered_json json;
-  json["nimble_stats"] = 1;  // tells whose file it is
+  json["nimble_stats"] = 1;  // identifies the file as ours
 #define NIMBLE_COUNTER(name, meaning) json[#name] = name;
 #include "nimble/internal/counters.def"
   json["reasons"] = reasons;
@@ -67,7 +67,7 @@ std::string Counters::write(const std::string& path) const {
   json["stood_aside"] = stood_aside;
   const WrittenFile written = write_own_file(path, json.dump(2) + "\n", FileKind::counters);
   if (written.error != 0)
-    return fmt::format("{}: the counters cannot be written there: {}. Set NIMBLE_STATS to another file.", path,
+    return fmt::format("{}: cannot write the counters there: {}. Set NIMBLE_STATS to another file.", path,
                        std::strerror(written.error));
   if (written.why_other.empty()) return {};
   return left_alone(path, written.why_other) + ": the counters are in " + written.path;

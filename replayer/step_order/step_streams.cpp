@@ -5,7 +5,7 @@
 namespace nimble {
 
 bool StepStreams::could_be(std::uint32_t s, const StreamRef& stream) const {
-  if (stream.is_per_thread()) return false;  // it cannot be named from the watchdog's thread
+  if (stream.is_per_thread()) return false;  // the watchdog's thread cannot name it
   return count_ == 1 || calls_.stream_kind(stream) == schedule_.streams[s].kind;
 }
 
@@ -15,8 +15,8 @@ void StepStreams::set(std::uint32_t s, const StreamRef& stream) {
   live_[s] = stream;
   ++version_;
   if (count_ == 1) return;
-  // What it has got so far is not known: all of it may be from outside, and before all marks.
-  all_[s].behind = 0;
+  // Its work so far is unknown: all of it may be from outside, and before all marks.
+  all_[s].after_mark = 0;
   all_[s].ahead = all_[s].outside = true;
   all_[s].probed = false;
   is_settled(s);
@@ -54,7 +54,7 @@ bool StepStreams::use_current_context() {
 }
 
 CUresult StepStreams::wait_instead(const StreamRef& stream, CUresult error) {
-  // Once more, in case the driver only lacked something for a moment: there is no third way.
+  // Retry, in case the driver only ran short for a moment: there is no third way.
   if (driver_.cuStreamSynchronize_(stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
   return error;
 }
@@ -65,9 +65,9 @@ CUresult StepStreams::record(CUevent& event, const StreamRef& stream) {
 }
 
 CUresult StepStreams::catch_up(std::uint32_t s) {
-  if (s == 0 || all_[s].behind == marks_) return CUDA_SUCCESS;
+  if (s == 0 || all_[s].after_mark == marks_) return CUDA_SUCCESS;
   const CurrentContext current(driver_, context_);
-  all_[s].behind = marks_;
+  all_[s].after_mark = marks_;
   const CUresult result = driver_.cuStreamWaitEvent_(live_[s].handle, mark_, 0);
   return result == CUDA_SUCCESS ? result : wait_instead(launch(), result);
 }
@@ -85,7 +85,7 @@ CUresult StepStreams::outside(std::uint32_t s, bool may_wait) {
   return individually(s);
 }
 
-// What would make it wait would be taken into the graph that it collects, or spoil that.
+// A wait would be captured into its graph, or invalidate the capture.
 bool StepStreams::launch_captures() const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver_.cuStreamIsCapturing_(launch().handle, &status) != CUDA_SUCCESS ||
@@ -121,7 +121,7 @@ CUresult StepStreams::mark() {
   return result;
 }
 
-CUresult StepStreams::come_behind_due() {
+CUresult StepStreams::follow_due() {
   while (!due_.empty()) {
     const CurrentContext current(driver_, context_);
     const CUresult result = driver_.cuStreamWaitEvent_(launch().handle, due_.back(), 0);
@@ -133,7 +133,7 @@ CUresult StepStreams::come_behind_due() {
 }
 
 CUresult StepStreams::begin_step() {
-  if (const CUresult result = come_behind_due(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = follow_due(); result != CUDA_SUCCESS) return result;
   bool any = false;
   for (std::uint32_t s = 0; s < count_; ++s) any = any || all_[s].ahead;
   if (count_ == 1 || !any) return CUDA_SUCCESS;
@@ -141,7 +141,7 @@ CUresult StepStreams::begin_step() {
   return result == CUDA_SUCCESS ? mark() : result;
 }
 
-// An event behind what came from outside, and whether it has happened.
+// Records an event after the work from outside, and asks whether it has happened.
 bool StepStreams::is_settled(std::uint32_t s) {
   Stream& stream = all_[s];
   if (!stream.outside && !stream.probed) return true;
@@ -151,7 +151,7 @@ bool StepStreams::is_settled(std::uint32_t s) {
     return true;
   }
   if (stream.probed) stream.probed = driver_.cuEventQuery_(stream.probe) != CUDA_SUCCESS;
-  // The event is used again only where nobody waits for it any more.
+  // Reuse the event only if no one waits for it any more.
   if (!stream.probed && stream.outside && record(stream.probe, live_[s]) == CUDA_SUCCESS) {
     stream.outside = false;
     stream.probed = true;
@@ -165,7 +165,7 @@ bool StepStreams::settled() {
   for (std::uint32_t s = 1; s < count_; ++s) {
     if (has(s)) settled = is_settled(s) && settled;
   }
-  // What is forked from the launch stream is behind all that this one has got before, by the program's own order.
+  // Streams forked from the launch stream are ordered after all of its earlier work, by the program's own events.
   return (all_forked_ || is_settled(0)) && settled;
 }
 

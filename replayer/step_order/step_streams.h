@@ -1,16 +1,16 @@
-// The program's streams that a step uses: which stands for which of the schedule's, and what keeps them in order with
+// The program's streams that a step uses: which one stands for which of the schedule's, and how they are ordered with
 // the graphs.
 //
-// Graphs are launched on the first stream, the launch stream. Where the driver gets something on another one by itself,
-// that comes behind the graphs launched before, and the next graph comes behind it: by events, and only where it is
-// needed, so that steps that go as graphs alone cost one event record for each. A schedule of one stream needs none.
+// Graphs are launched on the first stream, the launch stream. An op that goes to another stream individually is ordered
+// after the graphs launched before, and the next graph after it: by events, and only if needed, so that steps that
+// consist of graphs alone cost one event record each. A schedule of one stream needs none.
 //
-// What the program puts on these streams outside of its steps may be waiting for anything. A graph must not be put
-// behind it where the program has not: settled() tells when that cannot happen.
+// Work that the program puts on these streams outside of its steps may be waiting for anything. A graph must not wait
+// for it unless the program's own order says so: settled() tells when that cannot happen.
 //
-// Owns its events, which it makes as they are needed and keeps as long as the process runs. Driver calls are made with
-// the step's context current. Not synchronised: the replayer's lock guards it. Errors: the driver's CUresult, and then
-// the order was made by waiting for the stream instead.
+// Owns its events, which it makes as needed and keeps for the life of the process. Makes driver calls with the step's
+// context current. Not synchronised: the replayer's lock guards it. Errors: the driver's CUresult, after ordering by a
+// host wait instead.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class StepStreams {
 
   // --- Which is which.
 
-  // The schedule's stream for which it stands; kNone for none.
+  // The schedule's stream that it stands for; kNone for none.
   std::uint32_t find(const StreamRef& stream) const {
     for (std::uint32_t s = 0; s < count_; ++s)
       if (live_[s].key == stream.key) return s;
@@ -42,14 +42,14 @@ class StepStreams {
   const StreamRef& operator[](std::uint32_t s) const { return live_[s]; }
   const StreamRef& launch() const { return live_[0]; }
   bool has(std::uint32_t s) const { return live_[s].key != 0; }
-  // All of them, in the schedule's order; of those that have none, the key is 0.
+  // All of them, in the schedule's order; key 0 for those without one.
   std::span<const StreamRef> live() const { return {live_.data(), count_}; }
   std::uint32_t count() const { return static_cast<std::uint32_t>(count_); }
-  // Whether it could: by how it is ordered with others, where that matters.
+  // Whether it could: by its kind of ordering with others, if that matters.
   bool could_be(std::uint32_t s, const StreamRef& stream) const;
-  // From now on it does; the one that did so far is let go in order.
+  // From now on it does; the previous one is released, in order.
   void set(std::uint32_t s, const StreamRef& stream);
-  // The stream is about to end; or no more is known of any.
+  // The stream is about to end; or all become unknown.
   void ends(std::uint32_t s);
   void forget();
   // Rises with every change of all this.
@@ -57,48 +57,49 @@ class StepStreams {
 
   // --- Order.
 
-  // The step's from now on; or the one that is current, false where there is none.
+  // The step's context from now on; or the current one, false if there is none.
   void use_context(CUcontext context) { context_ = context; }
   bool use_current_context();
-  // The step's; null before the first one.
+  // The step's context; null before the first.
   CUcontext context() const { return context_; }
-  // The stream comes behind the graphs: before the program waits for it, or asks about it.
+  // Orders the stream after the graphs: before the program waits for it, or queries it.
   CUresult catch_up(std::uint32_t s);
-  // The driver is about to get something on the stream by itself, from us or from the program.
+  // The driver is about to get an individual op on the stream, from us or from the program.
   CUresult individually(std::uint32_t s);
-  // The same, and it is none of the step's ops. `may_wait`: it may be waiting for something.
+  // The same for an op that is not the step's. `may_wait`: it may be waiting for something.
   CUresult outside(std::uint32_t s, bool may_wait);
-  // What individually() and outside() spoke of has reached the driver. Another thread's call may have come in between,
-  // and taken the stream for gathered or settled without it.
+  // The op of individually() or outside() has reached the driver. Another thread's call may have come in between, and
+  // considered the stream gathered or settled without it.
   void landed(std::uint32_t s, bool may_wait) {
     all_[s].ahead = true;
     all_[s].outside = all_[s].outside || may_wait;
   }
-  // The launch stream comes behind all that the others have got. Before a graph is launched.
+  // Orders the launch stream after all work of the others. Before a graph launch.
   CUresult gather();
-  // A graph was launched: what the others get by themselves comes behind it.
+  // A graph was launched: later individual ops on the others must be ordered after it.
   CUresult launched() { return count_ == 1 ? CUDA_SUCCESS : mark(); }
-  // Steps follow each other, on whatever streams their ops are: before the first op of one that graphs stand for.
+  // Steps are ordered after each other, on whatever streams their ops are: before the first op of one that runs as
+  // graphs.
   CUresult begin_step();
-  // The launch stream comes behind all events that later() has taken.
-  CUresult come_behind_due();
-  // The next such step comes behind the event, too, which is taken over.
+  // Orders the launch stream after all events passed to later().
+  CUresult follow_due();
+  // The next such step must also follow the event, which is taken over.
   void later(CUevent event) { due_.push_back(event); }
-  // Whether graphs may be put behind what the streams have got from outside of steps. Asks the driver.
+  // Whether graphs may be ordered after the streams' work from outside of steps. Asks the driver.
   bool settled();
-  // Whether the launch stream captures, as far as can be told.
+  // Whether the launch stream may be capturing.
   bool launch_captures() const;
-  // All streams are on their own from here on.
+  // Releases all streams.
   CUresult release();
   // The context is gone, with all events.
   void abandon();
 
  private:
   struct Stream {
-    std::uint64_t behind = 0;  // the mark that it is behind
-    bool ahead = false;        // it has something that the launch stream is not behind
-    bool outside = false;      // it has something from outside that may be waiting, and that no probe is behind
-    bool probed = false;       // `probe` is behind such a thing
+    std::uint64_t after_mark = 0;  // the mark that it is ordered after
+    bool ahead = false;            // it has work that the launch stream is not ordered after
+    bool outside = false;          // it has work from outside that may be waiting, without a probe after it
+    bool probed = false;           // `probe` was recorded after such work
     CUevent tail = nullptr, probe = nullptr;
   };
 

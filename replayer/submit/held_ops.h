@@ -1,7 +1,6 @@
-// The ops of the step that are held back: the program was told that they have been submitted, and the driver has yet to
-// get them.
+// The held ops of the step: the program believes them submitted, and the driver has yet to get them.
 //
-// Tells through which calls the program could notice. Holds op numbers of the schedule; their values are OpMatch's.
+// Knows through which calls the program could notice. Holds op numbers of the schedule; OpMatch has their values.
 // Allocates nothing once built. Not synchronised: the replayer's lock guards it.
 #pragma once
 
@@ -24,9 +23,9 @@ class HeldOps {
   HeldOps(const Schedule& schedule, CallContext& context, const OpMatch& live, const StepStreams& streams);
 
   bool empty() const { return ops_.empty(); }
-  // 0 while nothing is held; otherwise a number that changes with every op that is held, and with nothing else.
+  // 0 while nothing is held; otherwise a number that changes exactly with every held op.
   std::uint64_t holding() const { return ops_.empty() ? 0 : holds_; }
-  // Whether some op that is held comes before this one in the schedule.
+  // Whether some held op precedes this one in the schedule.
   bool any_before(std::uint32_t index) const {
     return std::any_of(ops_.begin(), ops_.end(), [index](std::uint32_t other) { return other < index; });
   }
@@ -47,12 +46,12 @@ class HeldOps {
   // Whether the program could notice through `call` that ops are held.
   bool shows(const Call& call) const;
 
-  // Those of the segment are held no more, or all. As they came; good until the next call of either.
+  // Takes the segment's ops, or all. In the order in which they came; valid until the next call of either.
   const std::vector<std::uint32_t>& take(std::uint32_t segment);
   const std::vector<std::uint32_t>& take_all();
-  // What take() has taken last.
+  // The result of the last take().
   const std::vector<std::uint32_t>& taken() const { return taken_; }
-  // Calls `patch` for each op of the segment that has to be patched; they need no more of it.
+  // Calls `patch` for each op of the segment that has to be patched, once.
   template <typename Patch>
   void patch_changed(std::uint32_t segment, Patch patch) {
     std::size_t kept = 0;
@@ -77,7 +76,7 @@ class HeldOps {
   CallContext& context_;
   const OpMatch& live_;
   const StepStreams& streams_;
-  std::vector<std::uint32_t> ops_, changed_;  // as they came
+  std::vector<std::uint32_t> ops_, changed_;  // in the order in which they came
   std::vector<CUevent> events_;               // that they record
   std::vector<std::uint32_t> taken_;
   std::uint64_t holds_ = 0;  // so far

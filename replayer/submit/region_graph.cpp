@@ -28,18 +28,18 @@ std::string RegionGraph::why_not(const Schedule& schedule) {
   for (std::uint32_t i = 0; i < schedule.ops.size(); ++i) {
     const ScheduleOp& op = schedule.ops[i];
     if (op.submit == Submit::direct) return describe(schedule, i) + " cannot be part of a graph";
-    // What decides the order would have to be looked at with each launch.
+    // The order would depend on contents that had to be checked at each launch.
     if (op.payload) return describe(schedule, i) + " copies pointers that other ops follow";
     if (op.kind == CallKind::event_wait && op.record == kNone) return describe(schedule, i) + " waits for earlier work";
   }
-  // It may have addresses of the region's own memory in places that nobody knows of, and that memory gets others.
+  // It may have addresses of the region's own memory in unknown places, and that memory moves.
   const auto barrier =
       std::find_if(schedule.ops.begin(), schedule.ops.end(), [](const ScheduleOp& op) { return op.barrier; });
   if (schedule.arena_bytes != 0 && barrier != schedule.ops.end())
     return describe(schedule, static_cast<std::uint32_t>(barrier - schedule.ops.begin())) +
            " may use any memory, and the region allocates and releases some";
-  if (schedule.carries) return "its order rests on pointers that are in memory before it begins";
-  if (schedule.segments.size() != 1) return "it is no single graph";
+  if (schedule.carries) return "its order depends on pointers that are in memory before it begins";
+  if (schedule.segments.size() != 1) return "it is not a single graph";
   return {};
 }
 
@@ -58,7 +58,7 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
   return why;
 }
 
-// Memory for what it allocates and releases itself.
+// Memory for its own allocations.
 std::string RegionGraph::provide() {
   if (schedule_.arena_bytes == 0) return {};
   const CUresult result = driver_.cuMemAlloc_(&arena_, schedule_.arena_bytes);

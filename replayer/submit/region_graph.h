@@ -1,9 +1,9 @@
-// A region: ops that a program has run once, and vouches that it wants again with the same addresses. They are launched
-// as one graph, without the program's own code (include/nimble/nimble.h).
+// A region: ops that a program has run once, and guarantees to want again with the same addresses. They are launched as
+// one graph, without the program's own code (include/nimble/nimble.h).
 //
-// Owns the graph, and the memory for what the region allocates and releases itself. Built by one thread; launched by
-// any, also at once, where the driver allows it for one executable graph. Needs the region's context to be current
-// while it is built and destroyed.
+// Owns the graph, and the memory for the region's own allocations. Built by one thread; launched by any, also
+// concurrently, as the driver allows for one executable graph. Needs the region's context current when it is built and
+// destroyed.
 #pragma once
 
 #include <cstdint>
@@ -29,31 +29,30 @@ class RegionGraph {
   RegionGraph(const RegionGraph&) = delete;
   RegionGraph& operator=(const RegionGraph&) = delete;
 
-  // Why no graph can stand for the step; empty where one can.
+  // Why no graph can replace the step; empty if one can.
   static std::string why_not(const Schedule& schedule);
 
-  // Makes the graph. `earlier` are the allocations from before the region, `calls` those of the region, of which the
-  // asynchronous ones that last are no ops of `schedule`. Returns why not; empty where all went well.
+  // Makes the graph. `earlier` are the allocations from before the region, `calls` the region's own, of which lasting
+  // asynchronous allocations are not ops of `schedule`. Returns why not; empty on success.
   std::string build(Schedule schedule, std::span<const Call> earlier, std::span<const RegionCall> calls);
 
-  // With as little order as its ops need, or in the order of the program: never at the same time. The program's own may
-  // be all there is.
+  // With as little order as its ops need, or in program order: never both concurrently. There may be only the latter.
   CUresult launch(CUstream stream, bool in_program_order) const {
     return (in_program_order && in_order_ ? in_order_ : graph_)->launch(stream);
   }
   bool has_two_orders() const { return in_order_ != nullptr; }
 
-  // What must not be released as long as the region is to be launched. `all`: whatever was alive when it ran, since not
-  // all that its kernels reach is known.
+  // Memory that must not be released while the region is in use. `all`: everything that was live when it ran, since its
+  // kernels may reach unknown memory.
   bool uses_all() const { return uses_all_; }
   const std::vector<RegionMemory>& memory() const { return memory_; }
   bool records(CUevent event) const { return graph_ && graph_->records(event); }
   bool records_any() const;
-  // What a launch touches, by address, but for what is meant by uses_all(); and whether its kernels use variables.
+  // What a launch touches, by address, without what uses_all() stands for; and whether its kernels use variables.
   std::vector<MemoryRange> touches() const;
   bool touches_variables() const;
 
-  // The context is gone, and all that was in it.
+  // The context is gone, and everything in it.
   void abandon();
 
  private:
@@ -64,7 +63,7 @@ class RegionGraph {
   const DriverApi& driver_;
   decltype(&::cuMemFree) free_;
   Schedule schedule_;
-  std::unique_ptr<SegmentGraph> graph_, in_order_;  // the latter where that is another order
+  std::unique_ptr<SegmentGraph> graph_, in_order_;  // the latter if that is a different order
   CUdeviceptr arena_ = 0;
   bool uses_all_ = false;
   std::vector<RegionMemory> memory_;

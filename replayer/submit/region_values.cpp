@@ -11,12 +11,12 @@ namespace nimble {
 
 namespace {
 
-// How far from memory an address may lie that is made from where the memory begins or ends.
+// How far from memory an address derived from its begin or end may lie.
 constexpr std::uint64_t kBeside = 4096;
 
-// The first word of a launch's parameters that is no pointer into an object, and lies beside one of `own`, which is to
-// move; kNone where none does. It may be where that memory ends, as a loop has it that knows its begin and its end. A
-// rule knows what is no address at all; code only proves that a word is not followed, and it may be compared.
+// The first word of a launch's parameters that is not a pointer into an object, but lies next to one of `own`, which
+// will move; kNone if there is none. It may be the end of that memory, as in a loop with begin and end. A rule knows
+// what is not an address at all; code only proves that a word is not dereferenced, and it may be compared.
 std::uint32_t beside(const Schedule& schedule, std::uint32_t index, std::span<const std::uint8_t> params,
                      std::span<const RegionMemory> own) {
   const ScheduleOp& op = schedule.ops[index];
@@ -73,7 +73,7 @@ std::string RegionValues::take(std::span<const RegionCall> calls) {
   objects_.begin_step();
   live_.begin_step();
   const std::vector<std::uint8_t> lasts = lasting(calls);
-  // The calls tell what each op of the schedule is here.
+  // Match each op of the schedule with its call.
   std::uint32_t op = 0;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i].call;

@@ -1,4 +1,5 @@
-// What a region's ops are submitted with, as the calls of its one run tell; and what memory of the program's it uses.
+// The values that a region's ops are submitted with, from the calls of its one run; and the program's memory that it
+// uses.
 //
 // Lives while a region's graphs are built. One thread.
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace nimble {
 
-// A call of the region that succeeded, with what the program's own memory held of it.
+// A successful call of the region, with a copy of its arguments in the program's memory.
 struct RegionCall {
   Call call;
   std::vector<std::uint8_t> params;  // of a launch, packed
@@ -28,7 +29,7 @@ struct RegionMemory {
   std::uint64_t base = 0, size = 0;
 };
 
-// Per call: whether it is an asynchronous allocation of the region that is still there when that ends.
+// Per call: whether it is an asynchronous allocation that outlives the region.
 std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls);
 
 // An op of a region, in words.
@@ -39,15 +40,15 @@ class RegionValues {
   // All must outlive it. `earlier` are the allocations from before the region.
   RegionValues(const Schedule& schedule, CallContext& context, const DriverApi& driver, std::span<const Call> earlier);
 
-  // The region's calls, all of them. Why they are not those of the schedule; empty where they are.
+  // Takes all of the region's calls. Returns why they are not those of the schedule; empty if they are.
   std::string take(std::span<const RegionCall> calls);
-  // What the region allocates and releases itself gets addresses of its own, here. After take().
+  // Gives the region's own allocations addresses in the arena. After take().
   void place(std::uint64_t arena);
 
   OpMatch& live() { return live_; }
   // The program's memory that the region uses, as its calls named it and by its objects.
   const std::vector<RegionMemory>& memory() const { return memory_; }
-  // Some op may use any memory.
+  // Whether some op may use any memory.
   bool uses_all() const { return uses_all_; }
 
  private:
@@ -59,7 +60,7 @@ class RegionValues {
   MemoryMap map_;
   ObjectMap objects_;
   OpMatch live_;
-  std::vector<RegionMemory> own_;  // what the region allocates and releases itself, and has not released yet
+  std::vector<RegionMemory> own_;  // the region's own allocations that it has not released yet
   std::vector<RegionMemory> memory_;
   bool uses_all_ = false;
 };

@@ -43,11 +43,11 @@ CUresult SegmentGraph::add_node(const Schedule& schedule, const OpMatch& live, s
       events_[index - first_] = live.live(index).event;
       return driver_->cuGraphAddEventRecordNode_(node, graph_, after.data(), after.size(), live.live(index).event);
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;  // the schedule's reader lets no other kind through
+      return CUDA_ERROR_NOT_SUPPORTED;  // the schedule's reader accepts no other kind
   }
 }
 
-// Whether the nodes have priorities of their own now. Where the driver refuses any of it they do without.
+// Whether the nodes now have priorities of their own. If the driver refuses they do without.
 bool SegmentGraph::set_priorities(const Schedule& schedule, const ScheduleSegment& segment, CUstream stream) const {
   const auto has_one = [&](std::uint32_t index) { return schedule.ops[index].priority != 0; };
   if (std::none_of(segment.order.begin(), segment.order.end(), has_one)) return false;

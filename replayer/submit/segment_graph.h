@@ -18,12 +18,12 @@ class SegmentGraph {
   SegmentGraph(SegmentGraph&& other) noexcept;
   SegmentGraph& operator=(SegmentGraph&&) = delete;
 
-  // Nodes in the segment's order, edges as the schedule says, all values live in `live`; priorities above that of the
-  // stream that the graph will be launched on, as far as the device has any.
+  // Nodes in the segment's order, edges from the schedule, all values live in `live`; priorities above that of the
+  // launch stream, as far as the device has any.
   CUresult build(const Schedule& schedule, const ScheduleSegment& segment, OpMatch& live, CUcontext context,
                  CUstream stream);
 
-  // Brings the op's node up to its live values. Launches that were made before are not affected.
+  // Updates the op's node to its live values. Earlier launches are not affected.
   CUresult patch(const Schedule& schedule, OpMatch& live, std::uint32_t index);
 
   // The op, an event record, records this event in later launches, until it is patched.
@@ -31,8 +31,8 @@ class SegmentGraph {
 
   // Whether some node records the event.
   bool records(CUevent event) const;
-  // The event is about to be destroyed: nodes that record it record this one instead, until they are patched. A driver
-  // changes no node of which the event is gone (H200, 580.159).
+  // The event is about to be destroyed: nodes that record it record this one instead, until they are patched. The
+  // driver cannot change a node whose event is gone (H200, 580.159).
   CUresult let_go(CUevent event, CUevent stand_in);
 
   bool built() const { return exec_ != nullptr; }

@@ -1,8 +1,9 @@
-// The executable graphs of a step's segments: by the schedule, and in the program's order while that is tried or used.
+// The executable graphs of a step's segments: in the schedule's order, and in the program's while that is tried or
+// used.
 //
-// Owns them, and says which of a segment's two is the one to launch. Needs the step's context current where graphs are
-// launched or patched. Not synchronised: the replayer's lock guards it. Errors: replay stands aside where a graph
-// cannot be built; else the driver's CUresult.
+// Owns them, and decides which of a segment's two to launch. Needs the step's context current when graphs are launched
+// or patched. Not synchronised: the replayer's lock guards it. Errors: if a graph cannot be built replay stands aside;
+// else the driver's CUresult.
 #pragma once
 
 #include <cuda.h>
@@ -27,18 +28,18 @@ class StepGraphs {
   StepGraphs(const Schedule& schedule, const StepPaths& paths, const DriverApi& driver, OpMatch& live,
              const StepStreams& streams, StepTuning& tuning, StandAside& standing);
 
-  // The kind's graphs that no other kind has had built yet. False where replay stands aside.
+  // Builds the kind's missing graphs. False if replay stands aside.
   bool build(std::uint32_t kind);
   bool is_built(std::uint32_t segment) const { return graphs_[segment].built(); }
-  // All of the kind's; or any at all.
+  // Whether all of the kind's are built; or any at all.
   bool are_built(std::uint32_t kind) const;
   bool any_built() const;
-  // All go. The next ones begin by the schedule.
+  // Destroys all. The next ones start with the schedule's order.
   void drop();
   // The context is gone, and all graphs with it.
   void abandon();
 
-  // The way in which steps are submitted from now on; not Way::own.
+  // How steps are submitted from now on; not Way::own.
   void use(Way way) {
     if (way == way_) return;
     way_ = way;
@@ -48,19 +49,19 @@ class StepGraphs {
   // Graphs that are built from now on keep the program's order.
   void keep_program_order() { in_program_order_ = true; }
   bool keeps_program_order() const { return in_program_order_; }
-  // Whether the segment's does now.
+  // Whether the segment's graph does now.
   bool keeps_program_order(std::uint32_t segment) const { return in_program_order_ || uses_second(segment); }
 
   // The graph of the segment that is launched.
   SegmentGraph& operator[](std::uint32_t segment) {
     return uses_second(segment) ? in_order_[segment] : graphs_[segment];
   }
-  // Whether it has all values but of those ops that have changed since.
+  // Whether it has all values, except those changed since.
   bool is_up_to_date(std::uint32_t segment) const { return up_to_date_[segment]; }
   void set_up_to_date(std::uint32_t segment, bool is) { up_to_date_[segment] = is; }
 
-  // The program is about to destroy the event: no node goes on naming it. What the driver says; where that is no
-  // success the step has to be bound anew.
+  // The program is about to destroy the event: makes no node name it. The driver's result; unless it is success the
+  // step has to be bound anew.
   CUresult let_go(CUevent event);
 
  private:

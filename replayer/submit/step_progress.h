@@ -1,5 +1,5 @@
-// How far the step at hand has been submitted: which of its kind's segments have gone, and what of it passes instead of
-// being held. Not synchronised: the replayer's lock guards it. Allocates nothing once built.
+// How far the current step has been submitted: which of its kind's segments, and which ops pass instead of being held.
+// Not synchronised: the replayer's lock guards it. Allocates nothing once built.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class StepProgress {
     take_for(kind);
     by_graphs_ = true;
   }
-  // It is of this kind.
+  // It is of this kind after all.
   void take_for(std::uint32_t kind) {
     segments_ = paths_.segments(kind);
     find_end();
   }
 
-  // What is to come of the step passes, each op to the driver as it comes; or does not.
+  // Whether the rest of the step passes, each op to the driver as it comes.
   void pass(bool passes) { passes_ = passes; }
   bool passes() const { return passes_; }
   // The rest of the segment passes, since a part of it was flushed.
@@ -41,8 +41,8 @@ class StepProgress {
   void by_calls() { by_graphs_ = false; }
   bool by_graphs() const { return by_graphs_; }
 
-  // Whether all ops of the next segment have come; and that segment, which goes now. `frontier`: the first op that has
-  // not come.
+  // Whether all ops of the next segment have come; takes that segment, to be submitted now. `frontier`: the first op
+  // that has not come.
   bool is_ready(std::uint32_t frontier) const { return frontier > end_; }
   std::uint32_t take_segment() {
     const std::uint32_t segment = segments_[next_++];
@@ -56,10 +56,10 @@ class StepProgress {
   const Schedule& schedule_;
   const StepPaths& paths_;
   std::span<const std::uint32_t> segments_;  // of the kind
-  std::uint32_t next_ = 0;                   // the first that has not gone yet, in these
-  std::uint32_t end_ = kNone;                // its last op; kNone where there is none
+  std::uint32_t next_ = 0;                   // the first that was not submitted yet, in these
+  std::uint32_t end_ = kNone;                // its last op; kNone if there is none
   std::vector<std::uint64_t> passing_;       // by segment: the step in which its rest passes
-  std::uint64_t step_ = 0;                   // counts those that began
+  std::uint64_t step_ = 0;                   // counts begun steps
   bool passes_ = false, by_graphs_ = true;
 };
 

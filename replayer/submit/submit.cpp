@@ -34,7 +34,7 @@ CUDA_KERNEL_NODE_PARAMS kernel_node(const Schedule& schedule, const OpMatch& liv
   fill_arguments(schedule, live, index, arguments);
   const OpValues& op = live.live(index);
   CUDA_KERNEL_NODE_PARAMS node{};
-  // A CUkernel has a field of its own, which is looked at where `func` is null.
+  // A CUkernel has its own field, which counts if `func` is null.
   if (op.is_kernel_handle) {
     node.kern = reinterpret_cast<CUkernel>(op.function);
   } else {

@@ -1,4 +1,4 @@
-// Turns an op's live values into what the driver takes: node parameters for graphs, or the call itself. Stateless.
+// Turns an op's live values into driver arguments: node parameters for graphs, or the call itself. Stateless.
 #pragma once
 
 #include "replayer/driver/driver_api.h"

@@ -46,7 +46,7 @@ CUresult Submitter::submit_by_calls(const std::vector<std::uint32_t>& ops, bool 
   CUresult first = CUDA_SUCCESS;
   for (const std::uint32_t index : ops) {
     const std::uint32_t stream = on_launch_stream ? 0 : schedule_.ops[index].stream;
-    // On one stream alone there is nothing to wait for.
+    // On a single stream there is nothing to wait for.
     if (on_launch_stream && schedule_.ops[index].kind == CallKind::event_wait) continue;
     individually(stream);
     const Onlookers::Passage passage = onlookers_.op_comes(index);
@@ -74,7 +74,7 @@ CUresult Submitter::patch_changed(std::uint32_t segment, std::uint32_t& refused)
   return result;
 }
 
-// A segment whose ops have all come: as a graph, unless it must not be one.
+// Submits a segment whose ops have all come: as a graph, unless it must not be one.
 void Submitter::submit(std::uint32_t segment) {
   const CurrentContext current(driver_, streams_.context());
   if (audits_.run() == Audit::Run::in_order) return flush();
@@ -92,7 +92,7 @@ void Submitter::submit(std::uint32_t segment) {
   onlookers_.launched(unseen, result == CUDA_SUCCESS);
   onlookers_.batch_recorded(segment, result == CUDA_SUCCESS);
   if (result != CUDA_SUCCESS) {
-    // Nothing of the segment was submitted: do it the program's way, so that it sees the errors that are its own.
+    // Nothing of the segment was submitted: submit it call by call, so that the program gets its own errors.
     submit_by_calls(batch, false);
     const std::string what = refused == kNone
                                  ? "a graph could not be launched"
@@ -106,7 +106,7 @@ void Submitter::submit(std::uint32_t segment) {
   counters_.ops_replayed += batch.size();
 }
 
-// The graph, and then the same ops once more in the program's order, whose results stay.
+// Runs the graph, and then the same ops again in the program's order, whose results stay.
 void Submitter::submit_audited(std::uint32_t segment, Audit& audit, const std::optional<Onlookers::Launch>& unseen) {
   const std::vector<std::uint32_t>& batch = held_.taken();
   const auto each_record = [&](auto function) {
@@ -127,7 +127,7 @@ void Submitter::submit_audited(std::uint32_t segment, Audit& audit, const std::o
   counters_.graph_launches += was_launched;
   onlookers_.launched(unseen, was_launched);
   onlookers_.batch_recorded(segment,
-                            false);  // but stand-ins: the program's events are recorded with the ops that follow
+                            false);  // records stand-ins: the ops that follow record the program's events
   const CUresult mended = each_record([&](auto index) { return graph.patch(schedule_, live_, index); });
   bool undone = false;
   if (was_launched) result = audit.undo(launch, undone);
@@ -135,7 +135,7 @@ void Submitter::submit_audited(std::uint32_t segment, Audit& audit, const std::o
   if (!was_launched || result == CUDA_SUCCESS) {
     refused_any = submit_by_calls(batch, true) != CUDA_SUCCESS;
   } else {
-    // What the graph did stays, as far as it is still there; what it did not do is record the program's events.
+    // The graph's results stay, as far as they still exist; but it did not record the program's events.
     if (undone) errors_.lost(result);
     each_record([&](auto index) {
       make_call(index, streams_.launch());
@@ -148,7 +148,7 @@ void Submitter::submit_audited(std::uint32_t segment, Audit& audit, const std::o
   standing_.keep_order(streams_.launched());
   if (result == CUDA_SUCCESS && !refused_any) return;
   audit.drop();
-  standing_.stand_aside("the driver refused a part of an audit (error " + std::to_string(result) + ")");
+  standing_.stand_aside("the driver refused part of an audit (error " + std::to_string(result) + ")");
 }
 
 }  // namespace nimble

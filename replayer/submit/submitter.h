@@ -1,9 +1,9 @@
-// How held ops of a step reach the driver: a segment as a graph where all of its ops have come, call by call where they
-// must not be held any longer, and both in an audit.
+// Submits a step's held ops: a segment as a graph once all of its ops have come, call by call if they must not be held
+// any longer, and both in an audit.
 //
-// Owns what is held and how far the step at hand has been submitted. Makes the step's context current for its calls,
-// which may come from other threads. Not synchronised: the replayer's lock guards it. Errors: what the driver refuses
-// is owed to the program, and replay stands aside.
+// Owns the held ops and the current step's progress. Makes the step's context current for its calls, which may come
+// from other threads. Not synchronised: the replayer's lock guards it. Driver errors are deferred to the program's
+// later calls, and replay stands aside.
 #pragma once
 
 #include <cuda.h>
@@ -57,19 +57,19 @@ class Submitter {
       if (!held_.empty() && !progress_.passes(segment)) submit(segment);
     }
   }
-  // Submits what is held, in program order, since the program might notice; or for another reason.
+  // Submits held ops, in program order, since the program might notice; or for another reason.
   void flush_early();
   void flush();
-  // The driver is about to get an op by itself on this stream of the schedule's.
+  // The driver is about to get an individual op on this stream of the schedule.
   void individually(std::uint32_t stream) { standing_.keep_order(streams_.individually(stream)); }
 
  private:
   void submit(std::uint32_t segment);
   void submit_audited(std::uint32_t segment, Audit& audit, const std::optional<Onlookers::Launch>& unseen);
-  // The result of the first call that failed, if any did; all of them are owed to the program.
+  // The result of the first call that failed, if any did; all errors are deferred.
   CUresult submit_by_calls(const std::vector<std::uint32_t>& ops, bool on_launch_stream);
   CUresult make_call(std::uint32_t index, const StreamRef& stream);
-  // `refused`: the op, if the driver would not change its node.
+  // `refused`: the op whose node the driver refused to change.
   CUresult patch_changed(std::uint32_t segment, std::uint32_t& refused);
 
   const Schedule& schedule_;

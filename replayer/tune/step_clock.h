@@ -1,8 +1,8 @@
-// How long steps take on the GPU, from an event before a step's first op to one behind its last.
+// How long steps take on the GPU, from an event before a step's first op to one after its last.
 //
-// The events go into the step's stream, and nobody waits for them: times are read when they are there. Owns its events,
-// which it makes as they are needed and keeps until close(), kMost pairs at most; while all are in use nothing is
-// timed. Needs the step's context current. Not synchronised: its owner's lock guards it.
+// The events go into the step's stream, and are not waited for: times are read once available. Owns its events, at most
+// kMost pairs, made as needed and kept until close(); while all are in use nothing is timed. Needs the step's context
+// current. Not synchronised: its owner's lock guards it.
 #pragma once
 
 #include <array>
@@ -16,21 +16,21 @@ class StepClock {
  public:
   explicit StepClock(const DriverApi& driver) : driver_(driver) {}
 
-  // A step begins, or has ended; the latter only where the former did.
+  // A step begins; it has ended, only if it was begun.
   void begin(Way way, CUstream stream);
   void end(CUstream stream);
   // The step that has begun will not be timed.
   void cancel() { begun_ = nullptr; }
   bool running() const { return begun_ != nullptr; }
-  // Of which kind of step it is.
+  // The step's kind.
   void of_kind(std::uint32_t kind) {
     if (begun_) begun_->kind = kind;
   }
-  // Times are still to come; and so many that no further step can be timed.
+  // Whether times are outstanding; and so many that no further step can be timed.
   bool late() const { return oldest_ != newest_; }
   bool full() const { return newest_ - oldest_ == kMost; }
 
-  // Calls `function` with kind, way and microseconds of each step whose time is there by now, in their order.
+  // Calls `function` with kind, way and microseconds of each step whose time is available, in order.
   template <typename Function>
   void read(Function function) {
     for (; oldest_ != newest_; ++oldest_) {
@@ -44,7 +44,7 @@ class StepClock {
   }
   // The context is gone, and all events with it.
   void abandon();
-  // Gives its events back; times that are still to come are lost.
+  // Destroys its events; outstanding times are lost.
   void close();
 
  private:
@@ -57,7 +57,7 @@ class StepClock {
 
   const DriverApi& driver_;
   std::array<Pair, kMost> pairs_;
-  std::size_t oldest_ = 0, newest_ = 0;  // of those that wait to be read: a ring
+  std::size_t oldest_ = 0, newest_ = 0;  // a ring of pairs to be read
   Pair* begun_ = nullptr;
 };
 

@@ -5,7 +5,7 @@
 namespace nimble {
 
 Way StepTuning::begin_step(std::uint32_t kind) {
-  pass_step();  // the one before, if the driver has not had its last op
+  pass_step();  // the previous one, if the driver has not had its last op
   const Tuner::Step step = tuners_[kind].next();
   tried_ = !(step.timed && clock_.full());  // else the same again, until there is room for its time
   if (!step.timed) return step.way;

@@ -1,8 +1,8 @@
-// Which way of submitting each kind of step is the fastest: asks a Tuner how the next step is to go, and times it where
-// that wants to know.
+// Finds the fastest way of submitting each kind of step: asks a Tuner how to submit the next step, and times it on
+// request.
 //
-// Owns a tuner for each kind of step, and the clock. Not synchronised: the replayer's lock guards it. Errors: replay
-// stands aside where an order of streams cannot be kept.
+// Owns a tuner for each kind of step, and the clock. Not synchronised: the replayer's lock guards it. If streams cannot
+// be kept in order replay stands aside.
 #pragma once
 
 #include <cuda.h>
@@ -26,14 +26,13 @@ class StepTuning {
   StepTuning(const DriverApi& driver, StepStreams& streams, StandAside& standing, std::uint32_t kinds)
       : driver_(driver), streams_(streams), standing_(standing), tuners_(kinds, Tuner(Tune::off)), clock_(driver) {}
 
-  // Tries from now on which way is the fastest, and takes that. `goes_on`: whether some other kind goes on from this
-  // one.
+  // From now on times the ways, and uses the fastest. `goes_on`: whether some other kind continues this one.
   template <typename GoesOn>
   void start(Tune when, const Schedule& schedule, GoesOn goes_on) {
     if (!driver_.cuEventElapsedTime_) when = Tune::off;
     for (std::uint32_t kind = 0; kind < tuners_.size(); ++kind) {
       const ScheduleChoice known = kind < schedule.tuned.size() ? schedule.tuned[kind] : ScheduleChoice{};
-      // Where another kind goes on from it, no one can tell when the step is over.
+      // If another kind continues it, the end of the step is unknown.
       tuners_[kind] = goes_on(kind)        ? Tuner(Tune::off)
                       : known.way == kNone ? Tuner(when)
                                            : Tuner(when, static_cast<Way>(known.way), known.us);
@@ -42,12 +41,12 @@ class StepTuning {
   // By kind of step.
   const std::vector<Tuner>& tuners() const { return tuners_; }
   bool tries(std::uint32_t kind, Way way) const { return tuners_[kind].tries(way); }
-  // This way is not to be had.
+  // This way is not available.
   void exclude(Way way) {
     for (Tuner& tuner : tuners_) tuner.exclude(way);
   }
 
-  // The step was bound in this context: what was timed in another one is lost.
+  // The step was bound in this context: times of another one are lost.
   void use_context(CUcontext context) {
     if (context_ != context) clock_.abandon();
     context_ = context;
@@ -55,21 +54,21 @@ class StepTuning {
   // The context is gone.
   void abandon() { clock_.abandon(); }
 
-  // A step begins that does not go as a tuner says.
+  // A step begins that is not submitted as a tuner says.
   void pass_step() {
     cancel();
     due_ = false;
   }
-  // One of this kind begins: the way in which it is to go.
+  // One of this kind begins: returns how to submit it.
   Way begin_step(std::uint32_t kind);
-  // It turns out to be of this kind. `way`: in which it goes. The way in which it should.
+  // It turns out to be of this kind. `way`: how it is being submitted. Returns how it should be.
   Way take_for(std::uint32_t kind, Way way);
-  // The step does not go as it should have.
+  // The step is not submitted as it should have been.
   void cancel() {
     tried_ = false;
     clock_.cancel();
   }
-  // It has ended. `passes`: the driver has yet to have its last op; landed() follows when it has.
+  // It has ended. `passes`: the driver has yet to get its last op; landed() follows when it has.
   void end_step(std::uint32_t kind, bool passes);
   void landed() {
     if (!due_) return;
@@ -77,7 +76,7 @@ class StepTuning {
     end_clock();
   }
 
-  // Takes in the times that are there by now. Where replay is no gain it stands aside.
+  // Reads available times. If replay gains nothing it stands aside.
   void read();
 
  private:
@@ -88,8 +87,8 @@ class StepTuning {
   StandAside& standing_;
   std::vector<Tuner> tuners_;  // by kind
   StepClock clock_;
-  CUcontext context_ = nullptr;  // that its events are of
-  bool tried_ = false;           // the step at hand is as its tuner wants it
+  CUcontext context_ = nullptr;  // the context of its events
+  bool tried_ = false;           // the current step is submitted as its tuner wants
   bool due_ = false;             // its last op has passed, the driver has not had it yet, and the step is timed
 };
 

@@ -14,7 +14,7 @@ namespace nimble {
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{8} << 30;  // as schedules may have (schedule_reader.cpp)
+constexpr std::size_t kMostBytes = std::size_t{8} << 30;  // the limit for schedules (schedule_reader.cpp)
 
 }  // namespace
 
@@ -23,14 +23,14 @@ std::string save_choices(const std::string& schedule_path, const FileFacts& read
   using Json = nlohmann::ordered_json;
   FileFacts found;
   if (const char* const why = why_not_replaced(schedule_path, FileKind::schedule, found)) return why;
-  if (!is_unchanged(schedule_path, read)) return "is not the one any more that was read";
+  if (!is_unchanged(schedule_path, read)) return "has changed since it was read";
   std::string text;
-  if (read_quiet(schedule_path.c_str(), kMostBytes, text) != 0) return "cannot be read any more";
-  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  if (read_quiet(schedule_path.c_str(), kMostBytes, text) != 0) return "can no longer be read";
+  const MemoryReserve reserve;  // building a JSON value does not survive running out of memory halfway
   Json schedule, tuned = Json::array();
   const JsonEnds schedule_ends(schedule), tuned_ends(tuned);
   schedule = Json::parse(text, nullptr, false);
-  if (!schedule.is_object()) return "cannot be read any more";
+  if (!schedule.is_object()) return "can no longer be read";
   for (const ScheduleChoice& choice : choices) {
     if (choice.way == kNone) {
       tuned.push_back(nullptr);

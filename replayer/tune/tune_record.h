@@ -1,9 +1,9 @@
-// NIMBLE_TUNE_SAVE: what replay has found to be the fastest goes into the schedule, so that later runs begin with it.
+// NIMBLE_TUNE_SAVE: writes the fastest ways into the schedule, so that later runs begin with them.
 //
-// The file is replaced in one move, and keeps its owner and its mode; a process that reads it meanwhile has the old one
-// or the new. What is no schedule any more, or a link, is left alone (include/nimble/internal/files/own_file.h), and
-// so is a schedule that is not the one that was replayed. Stateless; one thread. No errors but the reason in words:
-// replay has done its work by then.
+// The file is replaced atomically, and keeps its owner and mode; a concurrent reader gets the old one or the new. A
+// file that is no longer a schedule, or a link, is left alone (include/nimble/internal/files/own_file.h), and so is any
+// schedule but the replayed one. Stateless; one thread. Errors are only returned as text: replay has done its work by
+// then.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace nimble {
 
-// By kind of step; nothing for those of which nothing was found out. `read`: the file, before the schedule was read
-// that was replayed. Empty, or why the file is as it was.
+// By kind of step; nothing for kinds without a result. `read`: the file's facts from before the replayed schedule was
+// read. Empty, or why the file was left as it was.
 std::string save_choices(const std::string& schedule_path, const FileFacts& read,
                          const std::vector<ScheduleChoice>& choices);
 

@@ -25,7 +25,7 @@ void Tuner::Times::add(double value) {
 
 double Tuner::Times::median() const { return count < kLeastTimes ? -1 : middle(us, count); }
 
-// Where a step was not timed those behind it move up, so that a turn's times are those of two turns.
+// If a step was not timed, later times move up, so that one turn's times may be those of two turns.
 double Tuner::Times::median_of(std::uint32_t turn) const {
   if (count < (turn + 1) * kTimed) return -1;
   std::array<double, kTimed> of_it;
@@ -107,7 +107,7 @@ bool Tuner::all_known() const {
   return true;
 }
 
-// Against the program's own order, which was timed.
+// Compared with the program's own order, which was timed.
 bool Tuner::gains(Way way) const {
   const double most = 1 - gain_;
   if (medians_[index(way)] < 0 || medians_[index(way)] > medians_[index(Way::own)] * most) return false;
@@ -118,10 +118,10 @@ bool Tuner::gains(Way way) const {
 }
 
 void Tuner::decide() {
-  // Of times of some ways alone nothing follows.
+  // Times of only some ways decide nothing.
   const bool known = all_known();
   for (std::size_t way = 0; way < kWays; ++way) medians_[way] = known && !excluded_[way] ? times_[way].median() : -1;
-  // Where the program's own order was not timed there is nothing to hold a graph against: the schedule stays.
+  // If the program's own order was not timed there is nothing to compare with: the schedule stays.
   settled_ = Way::schedule;
   if (medians_[index(Way::own)] >= 0) {
     settled_ = Way::own;

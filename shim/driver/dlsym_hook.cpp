@@ -43,7 +43,7 @@ extern "C" {
 
 void* nimble_call_as(void* handle, const char* name, const char* version, void* function, const void* gadget);
 
-// The exported functions all lie in one section, whose bounds the linker tells. Null in programs without them: tests.
+// The exported functions share one section, whose bounds the linker defines. Null in programs without them (tests).
 __attribute__((weak, visibility("hidden"))) extern const char __start_nimble_exports[];
 __attribute__((weak, visibility("hidden"))) extern const char __stop_nimble_exports[];
 
@@ -63,7 +63,7 @@ using Dlsym = void* (*)(void*, const char*);
 
 Dlsym g_libc_dlsym = nullptr;
 
-// A driver function that is not intercepted, as every program may look for one: who finds this one finds the driver.
+// A driver function that is not intercepted: a lookup that finds it finds the driver.
 constexpr const char* kNotIntercepted = "cuDriverGetVersion";
 static_assert(std::none_of(std::begin(kCallSymbols), std::end(kCallSymbols),
                            [](std::string_view symbol) { return symbol == kNotIntercepted; }));
@@ -80,13 +80,13 @@ bool is_one_of(const char* name, std::span<const char* const> calls) {
   return std::any_of(calls.begin(), calls.end(), [&](const char* call) { return same(call, name); });
 }
 
-// "cu" and a capital are the driver's; of cuBLAS's and CUPTI's there are few.
+// "cu" and a capital letter: the driver's names. We export few of cuBLAS's and CUPTI's.
 bool may_be_exported(const char* name) {
   if (!name || name[0] != 'c' || name[1] != 'u') return false;
   return (name[2] >= 'A' && name[2] <= 'Z') || is_one_of(name, kCublasCalls) || is_one_of(name, kCuptiCalls);
 }
 
-// Other threads may be doing the same, and find the same.
+// Other threads may be doing the same; they find the same.
 template <class Function>
 void set(Function& place, void* found) {
   __atomic_store_n(&place, reinterpret_cast<Function>(found), __ATOMIC_RELEASE);
@@ -114,8 +114,8 @@ const void* return_instruction_near(const void* caller) {
   return found != from || *from == kReturn ? found : nullptr;
 }
 
-// What `function`, a dlsym or (with a version) a dlvsym, answers to `caller`. For RTLD_NEXT and RTLD_DEFAULT it goes by
-// the object that its return address lies in, so it is given one in the caller's.
+// What `function`, a dlsym or (with a version) a dlvsym, answers to `caller`. For RTLD_NEXT and RTLD_DEFAULT the answer
+// depends on the object that holds its return address, so it gets one in the caller's object.
 void* ask(void* function, void* handle, const char* name, const char* version, const void* caller) {
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     if (const void* const gadget = return_instruction_near(caller))
@@ -125,7 +125,7 @@ void* ask(void* function, void* handle, const char* name, const char* version, c
   return reinterpret_cast<Dlsym>(function)(handle, name);
 }
 
-// A driver of which the table of real pointers knows nothing: in another namespace, or from another file.
+// A driver that is missing from the table of real pointers: in another namespace, or from another file.
 void warn_of_second_driver(const void* pointer, const char* name) {
   static std::atomic<bool> said{false};
   const link_map* const object = object_of(pointer);
@@ -138,11 +138,11 @@ void warn_of_second_driver(const void* pointer, const char* name) {
   try {
     log(LogLevel::warning, std::string("a second copy of the driver is in use, from ") + object->l_name +
                                ": calls through it are not seen");
-  } catch (...) {  // no memory: it is left unsaid
+  } catch (...) {  // out of memory: no message
   }
 }
 
-// What the library that `caller` belongs to, and those that it was linked against, have under that name.
+// The definition of `name` in the caller's library, or in those that it was linked against.
 void* in_library_of(const void* caller, const char* name) {
   const link_map* const object = object_of(caller);
   if (!object || !object->l_name || !*object->l_name) return nullptr;
@@ -153,14 +153,14 @@ void* in_library_of(const void* caller, const char* name) {
   return is_ours(found) ? nullptr : found;
 }
 
-// The search came upon our own export, and `found` is that: RTLD_DEFAULT, RTLD_NEXT, the program's handle. Without us
-// it would have gone on, in the order of the program's libraries, and then in those that the caller was opened with.
-// Where it had found nothing, nothing it is.
+// The search found our own export, `found`: by RTLD_DEFAULT, RTLD_NEXT, or the program's handle. Without us it would
+// have gone on in the order of the program's libraries, and then in those that the caller was opened with. Null where
+// that finds nothing.
 nimble_answer beyond_our_export(void* found, void* handle, const char* name, const void* caller) {
   void* other = g_libc_dlsym(RTLD_NEXT, name);
   if (!other && handle == RTLD_DEFAULT) {
     other = in_library_of(caller, name);
-    // Not all that belongs to a caller can be asked for, but whether the driver is there can.
+    // We cannot list everything in a caller's scope, but we can ask whether the driver is in it.
     if (!other && ask(reinterpret_cast<void*>(g_libc_dlsym), handle, kNotIntercepted, nullptr, caller))
       other = driver_symbol(name);
   }
@@ -181,9 +181,9 @@ nimble_answer exported_symbol_for(void* next, void* handle, const char* name, co
     answer.pointer = wrapper_for_pointer(found);
     if (answer.pointer == found) warn_of_second_driver(found, name);
   }
-  // Who looks up how to begin with CUPTI will, by a pointer that leads past our export.
+  // A program that looks CUPTI's entry functions up will call them by pointer, past our export.
   if (is_one_of(name, kCuptiCalls)) cupti_client_comes();
-  dlerror();  // forgets what went wrong in lookups of ours: this one has succeeded
+  dlerror();  // clears the errors of our own lookups: this one succeeded
   return answer;
 }
 
@@ -197,14 +197,14 @@ void cupti_client_comes() noexcept {
 
 void find_next_hooks() {
   if (nimble_next_exit) return;
-  // First libc's own, without allocating; then, with them, whoever comes after us.
+  // First libc's own, without allocating; then, through them, the next library's.
   set(g_libc_dlsym, libc_symbol("dlsym"));
   set(nimble_next_dlsym, libc_symbol("dlsym"));
   set(nimble_next_dlvsym, libc_symbol("dlvsym"));
   set(nimble_next_dlopen, libc_symbol("dlopen"));
   set(nimble_next_setrlimit, libc_symbol("setrlimit"));
   set(nimble_next_prlimit, libc_symbol("prlimit"));
-  set(nimble_next_exit, libc_symbol("_exit"));  // the last one: from here on, calls that come back find all
+  set(nimble_next_exit, libc_symbol("_exit"));  // the last one: from here on, reentrant calls find all of them
   const auto advance = [](auto& next, const char* name) {
     if (void* const found = g_libc_dlsym(RTLD_NEXT, name)) set(next, found);
   };
@@ -218,7 +218,7 @@ void find_next_hooks() {
 
 namespace {
 
-// By its file; 1, which ends the walk, where there is no memory. Nothing is thrown through the loader.
+// Adds the object's file name. 1 (out of memory) ends the walk: no exception may pass through the loader.
 int add_file(dl_phdr_info* object, std::size_t, void* files) try {
   if (*object->dlpi_name) static_cast<std::vector<std::string>*>(files)->emplace_back(object->dlpi_name);
   return 0;
@@ -228,7 +228,7 @@ int add_file(dl_phdr_info* object, std::size_t, void* files) try {
 
 // A caller that names no library may have been opened by one that does.
 void* in_any_library(const char* name) {
-  std::vector<std::string> files;  // under the loader's lock nothing is looked up
+  std::vector<std::string> files;  // no lookups while the loader's lock is held
   dl_iterate_phdr(&add_file, &files);
   for (const std::string& file : files) {
     void* const handle = nimble_next_dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -250,7 +250,7 @@ void* find_beyond(const void* caller, const char* name) {
   const link_map* const object = found ? object_of(found) : nullptr;
   if (object && object->l_name && *object->l_name)
     nimble_next_dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  dlerror();  // what went wrong here is no affair of the program's
+  dlerror();  // errors in here are not the program's
   return found;
 }
 
@@ -278,9 +278,9 @@ nimble_answer nimble_dlvsym_filter(void* handle, const char* name, const char* v
   if (may_be_exported(name)) {
     return exported_symbol_for(reinterpret_cast<void*>(nimble_next_dlvsym), handle, name, version, caller);
   }
-  // dlvsym passes definitions without a version by, so a library before us that hooks dlsym, and looks for the next one
-  // by version, would find libc's and get around us. By name alone it finds ours, if ours is next. In off mode, too:
-  // whoever looks for these may do so before anything can be decided.
+  // dlvsym skips unversioned definitions, so a library before us that hooks dlsym and looks the next one up by version
+  // would find libc's and bypass us. By name alone it finds ours, if ours is next. In off mode, too: such a lookup may
+  // come before the mode is known.
   for (const char* const hook : {"dlsym", "dlvsym", "dlopen"}) {
     if (!same(name, hook)) continue;
     void* const found = ask(reinterpret_cast<void*>(g_libc_dlsym), handle, name, nullptr, caller);
@@ -298,23 +298,23 @@ int nimble_dlopen_filter(const char* file, int flags) {
   if (!said.exchange(true)) {
     try {
       log(LogLevel::warning, std::string(file ? file : "a library") +
-                                 " was opened with RTLD_DEEPBIND, past which its calls would not be seen: opened "
+                                 " was opened with RTLD_DEEPBIND, which would hide its calls from Nimble: opened "
                                  "without that flag");
-    } catch (...) {  // no memory: it is left unsaid
+    } catch (...) {  // out of memory: no message
     }
   }
   return flags & ~RTLD_DEEPBIND;
 }
 
-// What setrlimit and prlimit do first: as early as a sanitizer that is being set up. Whatever the limit is to be:
-// reading it here, where the program may have passed a pointer that leads nowhere, could end it.
+// Runs before setrlimit and prlimit, perhaps while a sanitizer is being set up. Does not read the new limit: the
+// program may have passed an invalid pointer, and reading it here could crash.
 void nimble_before_limit(int resource, const void* limit) {
   if (!nimble_next_setrlimit || !nimble_next_prlimit) [[unlikely]]
     find_next_hooks();
   if (resource == RLIMIT_AS && limit) give_addresses_back();
 }
 
-// The same of a process, which 0 says is this one.
+// The same for prlimit; process 0 is this one.
 void nimble_before_limit_of(int process, int resource, const void* limit) {
   nimble_before_limit(resource, process == 0 || process == ::getpid() ? limit : nullptr);
 }

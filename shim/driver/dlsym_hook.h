@@ -1,10 +1,10 @@
 // Our dlsym, dlvsym and dlopen: programs that look the driver's entry points up by name get our wrappers.
 //
-// hooks.S defines the exported functions. Each asks its filter here and, for every name that is none of the driver's,
-// leaves by a jump to the next definition, so that the caller is still the caller: RTLD_NEXT, RTLD_DEFAULT and the
-// search path of dlopen depend on it. No memory is allocated for such names, since allocators themselves call dlsym
-// while they start. "Next" is libc, or another preloaded library that comes after us and hooks the same function.
-// All of it may run on any thread, and before any constructor.
+// hooks.S defines the exported functions. Each asks its filter here and, for every name that is not the driver's, jumps
+// to the next definition, so that this sees the original caller: RTLD_NEXT, RTLD_DEFAULT and the search path of dlopen
+// depend on it. No memory is allocated for such names, since allocators themselves call dlsym while they start. "Next"
+// is libc, or another preloaded library that comes after us and hooks the same function. All of it may run on any
+// thread, and before any constructor.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 extern "C" {
 
-// What a filter found, in two registers. Where it is not final, the next definition is to be asked.
+// What a filter found, in two registers. If it is not final, the next definition is called.
 struct nimble_answer {
   void* pointer;
   std::uint64_t final;
@@ -39,16 +39,16 @@ namespace nimble::shim {
 
 void find_next_hooks();
 
-// What a call by name from there would reach without us: in the libraries that the caller was linked against, among
-// those that come after us in the program's search order, or, where it was linked against none that has the name, in
-// any. That library stays loaded from then on. Null where there is none.
+// What a call by name from `caller` would reach without us: in the libraries that the caller was linked against, among
+// those after us in the program's search order; if none of these has the name, in any library. That library stays
+// loaded from then on. Null if there is none.
 void* find_beyond(const void* caller, const char* name);
 
 // libc's dlsym, never another library's.
 void* real_dlsym(void* handle, const char* name);
 
-// The program looks up, or calls, a function by which a client of CUPTI begins. A process has room for one: who of
-// Nimble's uses CUPTI sets what lets it go. Null: nobody does. Any thread.
+// Called when the program looks up or calls a function with which a CUPTI client starts. A process has room for one
+// client: the part of Nimble that uses CUPTI sets this to release it. Null: no part does. Any thread.
 extern std::atomic<void (*)() noexcept> g_on_cupti_client;
 void cupti_client_comes() noexcept;
 

@@ -1,5 +1,4 @@
-// The functions of other libraries that libnimble.so exports (shim/libraries/), by the names of their exports: what a
-// lookup by name has to know of them.
+// Names of the functions of other libraries that libnimble.so exports (shim/libraries/), for lookups by name.
 #pragma once
 
 namespace nimble::shim {

@@ -1,5 +1,5 @@
 // Entry points of cudaGL.h, cudaEGL.h and cudaVDPAU.h that are intercepted. Those headers need the graphics APIs' own,
-// which few machines have; so the functions are declared here, with plain types of the same size in their place.
+// which few machines have; so we declare the functions here, with plain types of the same size.
 #pragma once
 
 #include <cuda.h>

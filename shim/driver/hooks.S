@@ -1,5 +1,5 @@
-// The exported functions that are not the driver's: dlsym, dlvsym and dlopen, which must leave by a jump so that their
-// caller stays their caller (shim/driver/dlsym_hook.h); _exit (shim/modes/session.cpp); and what sets limits
+// The exported functions that are not the driver's: dlsym, dlvsym and dlopen, which must jump to the next definition so
+// that it sees the original caller (shim/driver/dlsym_hook.h); _exit (shim/modes/session.cpp); and what sets limits
 // (shim/driver/va_reservation.h).
 
 #if !defined(__x86_64__)
@@ -42,8 +42,8 @@
   .cfi_adjust_cfa_offset -\bytes
 .endm
 
-// A filter takes the arguments and the return address, and gives back two words: an answer, and whether it stands.
-// Otherwise the next definition is asked, as if we were not there.
+// A filter takes the arguments and the return address, and returns two words: an answer, and whether it is final. If it
+// is not, the next definition is called, as if we were not there.
 begin dlsym
   movq (%rsp), %rdx
   save %rdi
@@ -106,7 +106,7 @@ begin setrlimit
   jmp *nimble_next_setrlimit(%rip)
   end setrlimit
 
-// Of another process nothing is ours.
+// Nothing to do for another process.
 begin prlimit
   save %rdi
   save %rsi

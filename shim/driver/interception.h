@@ -1,7 +1,7 @@
 // Whether this process's driver calls are intercepted at all.
 //
-// Decided by the environment when it is first asked for, which may be before any constructor has run
-// (shim/modes/session.cpp). One atomic; any thread.
+// Decided by the environment on first use, which may be before any constructor has run (shim/modes/session.cpp). One
+// atomic; any thread.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ enum class Interception : std::uint8_t { undecided, off, on };
 
 extern std::atomic<Interception> g_interception;
 
-// Defined by shim/modes/session.cpp. Without memory it decides for letting calls pass.
+// Defined by shim/modes/session.cpp. If memory runs out, calls pass.
 Interception decide_interception() noexcept;
 
 // Whether entry points are handed out as wrappers. False in off mode: then even looked-up pointers are the driver's

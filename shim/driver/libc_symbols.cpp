@@ -1,4 +1,4 @@
-// Compiled without sanitizers, as all that runs inside dlsym.
+// Compiled without sanitizers, like everything that runs inside dlsym.
 #include "shim/driver/libc_symbols.h"
 
 #include <link.h>
@@ -44,7 +44,7 @@ std::uint32_t gnu_hash(const char* name) {
   return hash;
 }
 
-// The first definition of `name`. Where there are several versions of a function of the loader they are one function.
+// The first definition of `name`. If a function of the loader has several versions, they are the same function.
 const ElfW(Sym) * find(const Tables& tables, const char* name) {
   const std::uint32_t buckets = tables.hash[0], first = tables.hash[1], bloom_words = tables.hash[2];
   const std::uint32_t* const bucket = tables.hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(std::uint32_t));

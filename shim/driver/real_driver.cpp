@@ -21,7 +21,7 @@ namespace {
 struct Known {
   void* pointer;
   CallId id;
-  bool is_next;  // of g_next, where that is not the driver's
+  bool is_next;  // in g_next, if that is not the driver's
   bool operator<(const Known& other) const { return pointer < other.pointer; }
 };
 
@@ -34,8 +34,8 @@ struct Resolved {
 
 std::atomic<const Resolved*> g_resolved{nullptr};
 
-// Takes no memory where it is the first: without the driver's entry points no call of the program's could go on. Null
-// where several threads look at once and there is no memory for what all but one of them find.
+// Allocates nothing the first time: without the driver's entry points no call of the program could go on. Null if
+// several threads look at once and there is no memory for the duplicates.
 Resolved* room_for_resolved() {
   static constinit Resolved room;
   static std::atomic<bool> taken{false};
@@ -46,7 +46,7 @@ Resolved* room_for_resolved() {
 void* other_definition(const char* symbol, const void* drivers) {
   void* const pointer = real_dlsym(RTLD_NEXT, symbol);
   if (!pointer || pointer == drivers) return nullptr;
-  // It must stay: calls through us do not keep its library, as a binding by the dynamic loader would.
+  // Keep its library loaded: calls through us do not, as a binding by the dynamic loader would.
   Dl_info info;
   if (dladdr(pointer, &info) == 0 || !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) return nullptr;
   return pointer;
@@ -54,8 +54,8 @@ void* other_definition(const char* symbol, const void* drivers) {
 
 }  // namespace
 
-// Without a lock of ours: the dynamic loader has its own, which another thread may hold while it waits for us. Threads
-// that come at once all look, and find the same.
+// Takes no lock of ours: another thread may hold the dynamic loader's while it waits for us. Threads that arrive at
+// once all look, and find the same.
 bool resolve_driver(bool load) {
   if (g_resolved.load(std::memory_order_acquire)) return true;
   // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.
@@ -77,9 +77,9 @@ bool resolve_driver(bool load) {
   }
   if (!found) return true;
   std::sort(found->by_pointer.begin(), found->by_pointer.begin() + static_cast<std::ptrdiff_t>(found->count));
-  const Resolved* nobody = nullptr;
-  // What another thread has found is the same. What was found here is left: it may lie in no memory that can be freed.
-  g_resolved.compare_exchange_strong(nobody, found, std::memory_order_acq_rel);
+  const Resolved* none = nullptr;
+  // Another thread may have stored the same result. Ours is leaked: it may not lie in memory that can be freed.
+  g_resolved.compare_exchange_strong(none, found, std::memory_order_acq_rel);
   return true;
 }
 
@@ -101,7 +101,7 @@ struct Symbol {
   void* pointer;
 };
 
-// By their hash, in the next place that is free. Twice as many as the shim asks for; without room nothing is kept.
+// Open addressing by hash. Twice as many slots as the shim needs; when full, nothing more is kept.
 std::array<std::atomic<const Symbol*>, 512> g_symbols{};
 
 }  // namespace
@@ -115,7 +115,7 @@ void* known_driver_symbol(const char* name) {
     if (std::strcmp(known->name, name) == 0) return known->pointer;
   }
   if (!driver_library()) return nullptr;
-  // Kept for the life of the process, or dropped. Without memory it is looked up each time.
+  // Kept for the life of the process, or dropped. If memory runs out, it is looked up each time.
   auto* const found = new (std::nothrow) Symbol{name, driver_symbol(name)};
   if (!found) return driver_symbol(name);
   for (; left > 0; --left, at = (at + 1) % g_symbols.size()) {

@@ -1,7 +1,7 @@
 // The real driver: its entry points by call id, and the way back from a real pointer to our wrapper.
 //
 // Process-wide state, filled when libcuda.so.1 is first needed, then only read. Nothing here calls
-// the driver. Symbols that the loaded driver does not have stay null: an entry point is never invented.
+// the driver. Symbols that the loaded driver lacks stay null: we never invent an entry point.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ void* driver_library();
 // A driver function outside the call table (those that the shim itself needs), or null.
 void* driver_symbol(const char* name);
 
-// The same for a name that stays, which is a literal's: looked up once, and from then on without the dynamic loader,
-// whose lock a thread may hold that waits for one of ours. Lock-free.
+// The same for a string literal: looked up once, and from then on without the dynamic loader, whose lock may be held by
+// a thread that waits for one of ours. Lock-free.
 void* known_driver_symbol(const char* name);
 
 // The wrapper for `id`, with the entry point's own signature: in front of the driver's own function, and in front of
@@ -43,7 +43,7 @@ void* next_wrapper(CallId id);
 void* wrapper_for_pointer(void* real);
 
 // A driver function outside the call table, looked up when it is first needed. Not a function-local static: its guard
-// would be a lock that is held while the dynamic loader's is taken.
+// would be a lock held while taking the dynamic loader's.
 template <class Function>
 class DriverFunction {
  public:
@@ -74,9 +74,8 @@ typename CallType<id>::Function* real() {
   return reinterpret_cast<typename CallType<id>::Function*>(pointer);
 }
 
-// What comes after our export of `id`. Whoever calls an entry point by name has a driver, but it may not be loaded yet:
-// some libraries define every one of them, as a stub that loads the driver when it is first called. Our definitions
-// stand in front of those.
+// What comes after our export of `id`. A caller by name has a driver, but it may not be loaded yet: some libraries
+// define every entry point as a stub that loads the driver on its first call. Our definitions come before those.
 template <CallId id>
 typename CallType<id>::Function* next() {
   void* pointer = g_next[id].load(std::memory_order_acquire);

@@ -25,10 +25,10 @@ namespace {
 
 constexpr std::uint64_t kStep = std::uint64_t{1} << 32;
 
-// Where pools begin, where a context has 64 MiB of its own, and where pools are to begin: seen with driver 580 on
-// H100. Few sizes are some 16400, and programs have their own code and data from 0x5555 * 2^32 on.
+// Where pools begin, where a context has 64 MiB of its own, and where we want pools to begin: seen with driver 580 on
+// H100. Few sizes are around 16400, and programs have their own code and data from 0x5555 * 2^32 on.
 constexpr std::uint64_t kBegin = 0x302000000, kHole = 256 * kStep, kHoleEnd = 0x10004000000, kEnd = 16411 * kStep;
-// What somebody else has costs two for each step. A refusal takes some 10 microseconds.
+// A range taken by others costs two refusals per step, at some 10 microseconds each.
 constexpr int kMostRefusals = 512;
 
 class Reservations {
@@ -49,7 +49,7 @@ class Reservations {
 
  private:
   bool have(std::uint64_t begin, std::uint64_t bytes) {
-    taken_.reserve(taken_.size() + 1);  // of what is reserved none is forgotten
+    taken_.reserve(taken_.size() + 1);  // so that no reservation is lost
     CUdeviceptr got = 0;
     if (calls_.reserve(&got, bytes, 0, begin, 0) != CUDA_SUCCESS) return false;
     if (got == begin) {
@@ -71,9 +71,9 @@ bool find(Function& function, const char* name) {
   return function != nullptr;
 }
 
-// From Pascal on devices have addresses of 49 bits; before, all memory would have to lie in what is taken here. From
-// Volta on each process has its own, also where MPS lets several share a device. Those that share their memory with
-// the host have not been looked at.
+// From Pascal on devices have addresses of 49 bits; before, all memory would have to lie in the range taken here. From
+// Volta on each process has its own address space, also where MPS lets several share a device. Devices that share
+// memory with the host are untested.
 bool has_long_addresses(CUdevice device) {
   decltype(&::cuDeviceGetAttribute) ask;
   int major = 0, integrated = 1;
@@ -94,26 +94,25 @@ bool all_have_long_addresses() {
   return devices > 0;
 }
 
-// Whether the program's address space is bounded: what is reserved counts, as if it were used.
+// Whether the program's address space is limited: reserved addresses count as used.
 bool is_limited() {
   rlimit limit{};
   return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
-// The driver keeps the host from using these addresses, too, by mappings without access. Nothing is in them: a core
-// dump has no need of them, nor a forked child, which could not give them back. Where there is no mapping, nothing is
-// to be done.
+// The driver keeps the host from using these addresses, too, by mappings without access. They are empty: neither a core
+// dump nor a forked child, which could not release them, needs them. If there is no mapping, there is nothing to do.
 void keep_to_this_process(const AddressRange& range) {
   void* const begin = reinterpret_cast<void*>(range.address);
   ::madvise(begin, range.bytes, MADV_DONTDUMP);
   ::madvise(begin, range.bytes, MADV_DONTFORK);
 }
 
-// What this process has reserved. Never destroyed: several threads may be about to give it back.
+// What this process has reserved. Never destroyed: several threads may be about to release it.
 struct Kept {
   AddressCalls calls;
   pid_t owner = 0;
-  std::vector<AddressRange> ranges;  // in the hands of the thread that has set goes_back
+  std::vector<AddressRange> ranges;  // owned by the thread that has set goes_back
   std::atomic<bool> goes_back{false}, is_back{false};
 };
 constinit std::atomic<Kept*> g_kept{nullptr};
@@ -126,7 +125,7 @@ void say_refused(const std::vector<AddressRange>& ranges, CUresult refusal) noex
   for (const AddressRange& range : ranges) bytes += range.bytes;
   try {
     log(LogLevel::warning,
-        fmt::format("the driver does not take {} GiB of reserved addresses back (error {}): they count towards the "
+        fmt::format("the driver does not release {} GiB of reserved addresses (error {}): they count towards the "
                     "limit of this process's address space",
                     bytes >> 30, static_cast<int>(refusal)));
   } catch (...) {  // no memory: it is left unsaid
@@ -167,20 +166,20 @@ void keep_low_addresses_free() {
   reserve_addresses(calls, kHoleEnd, kEnd, kept->ranges);
   for (const AddressRange& range : kept->ranges) keep_to_this_process(range);
   g_kept.store(kept.release(), std::memory_order_release);
-  if (is_limited()) give_addresses_back();  // by another thread, meanwhile
+  if (is_limited()) give_addresses_back();  // another thread may have set a limit meanwhile
 }
 
 void give_addresses_back() noexcept {
   Kept* const kept = g_kept.load(std::memory_order_acquire);
   if (!kept || kept->owner != ::getpid() || kept->is_back.load(std::memory_order_acquire)) return;
   if (kept->goes_back.exchange(true, std::memory_order_acq_rel)) {
-    // The limit must come after that. Not so inside the driver, for which the first may be waiting.
+    // The limit must come after that; but not inside a driver call, which the first thread may be waiting for.
     const NotCancelled not_cancelled;
     for (int i = 0; i < kPatienceMs && !Guard::inside() && kept->goes_back.load(std::memory_order_acquire); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return;
   }
-  const Guard guard;  // calls of ours
+  const Guard guard;  // these calls are ours
   with_room([&] {
     const CUresult refusal = give_back(kept->calls, kept->ranges);
     if (!kept->ranges.empty()) say_refused(kept->ranges, refusal);

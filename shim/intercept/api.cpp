@@ -1,5 +1,5 @@
-// The C API (include/nimble/nimble.h), as libnimble.so exports it. Nothing is thrown through. Only a region starts a
-// session: else there is nothing to tell before the program's first driver call.
+// The C API (include/nimble/nimble.h), as libnimble.so exports it. Lets no exception out. Only a region starts a
+// session: nothing else has anything to tell before the program's first driver call.
 #define NIMBLE_IMPLEMENTATION
 #include "nimble/nimble.h"
 
@@ -96,7 +96,7 @@ using nimble::shim::RegionSink;
 
 ProgramRegion* of(nimble_region* region) { return reinterpret_cast<ProgramRegion*>(region); }
 
-// The receiver of calls, where this process has regions: since its first region, whatever has become of it.
+// The receiver of calls if this process has used regions: set by its first region, for good.
 std::atomic<RegionSink*> g_regions{nullptr};
 
 RegionSink* region_sink() noexcept try {
@@ -105,15 +105,15 @@ RegionSink* region_sink() noexcept try {
   auto* const sink = dynamic_cast<RegionSink*>(nimble::shim::sink());
   g_regions.store(sink, std::memory_order_release);
   return sink;
-} catch (...) {  // no memory to begin with
+} catch (...) {  // out of memory
   return nullptr;
 }
 
 using nimble::shim::GraphSink;
 
-// Starts the session, where there is none: what is learned may come before any driver call. Not remembered: a forked
-// child has another receiver. Null where this process does not rewrite graphs; a session that goes on decides that, not
-// what the environment says by now.
+// Starts the session if there is none: learning may precede any driver call. Not cached: a forked child has another
+// receiver. Null if this process does not rewrite graphs; the running session decides that, not the environment's
+// present value.
 GraphSink* graph_sink() {
   CallSink* sink = nimble::shim::started_sink();
   if (!sink && nimble::shim::read_options().graphs) sink = nimble::shim::sink();
@@ -142,10 +142,10 @@ nimble_result result_of(const ProgramRegion& region) {
     case ProgramRegion::State::recorded:
       break;
   }
-  return NIMBLE_INVALID_ARGUMENT;  // it has not come so far
+  return NIMBLE_INVALID_ARGUMENT;  // it has not got that far
 }
 
-// Driver calls of ours are no calls of the program's.
+// Our own driver calls do not count as the program's.
 template <class Function>
 nimble_result with_regions(nimble_region* region, Function function) noexcept {
   RegionSink* const sink = region_sink();
@@ -344,7 +344,7 @@ nimble_result nimble_launch_graph(CUgraphExec_st* exec, CUstream_st* stream, con
     return !may_be ? NIMBLE_INVALID_ARGUMENT : *may_be ? NIMBLE_SUCCESS : NIMBLE_REFUSED;
   });
   if (may != NIMBLE_SUCCESS) return may;
-  // From here on it is a call of the program's.
+  // From here on it counts as the program's call.
   const auto launch =
       reinterpret_cast<decltype(&::cuGraphLaunch)>(nimble::shim::wrapper(nimble::shim::id_cuGraphLaunch));
   return launch(exec, stream) == CUDA_SUCCESS ? NIMBLE_SUCCESS : NIMBLE_DRIVER_ERROR;

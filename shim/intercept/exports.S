@@ -1,6 +1,6 @@
 // The exported entry points, expanded from the call table: each is one jump to its wrapper (shim/intercept/wrappers.cpp), through a
 // pointer that the linker fills. Assembly, since C++ cannot give a template instance a C name without repeating its
-// parameter list. All in one section, so that a pointer to one of them can be told (shim/driver/dlsym_hook.cpp).
+// parameter list. All in one section, so that we can recognise a pointer to one of them (shim/driver/dlsym_hook.cpp).
 
 #if !defined(__x86_64__)
 #error "libnimble.so is built for x86-64 only: write the jumps of exports.S for this machine"

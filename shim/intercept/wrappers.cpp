@@ -1,6 +1,6 @@
 // What every intercepted call does: enter the guard, let the sink see the call, call the driver, let the sink see the
-// outcome, return the driver's answer. Where the driver has no memory the sink gives back what it can, and the call is
-// made once more. No lock is held around the driver's call, and nothing is allocated here.
+// outcome, return the driver's answer. If the driver is out of memory, the sink releases what it can, and the call is
+// retried once. Holds no lock around the driver's call and allocates nothing.
 
 #include <type_traits>
 
@@ -28,19 +28,19 @@ struct Row;
   };
 #include "nimble/internal/driver_calls.def"
 
-// Options of the compiler's, some of which the driver writes to: what is made again would not have them as they were.
+// Compiler options, some of which the driver writes to: a retried call would not see them as they were.
 template <class Argument>
 bool are_compiler_options(Argument argument) {
   if constexpr (std::is_same_v<Argument, CUjit_option*>) return argument != nullptr;
   return false;
 }
 
-// Not what ends something or consists of several ops, of which a part may be done; nor what waits, and tells of earlier
-// work.
+// Not calls that end something, nor those of several ops, some of which may be done already; nor calls that wait, which
+// report errors of earlier work.
 bool may_be_made_again(const Call& call) {
   switch (call.kind) {
     case CallKind::opaque:
-      if (call.traced) return false;  // else it is none that traces hold, such as loading code
+      if (call.traced) return false;  // what remains is not traced, such as loading code
       break;
     case CallKind::stream_synchronize:
     case CallKind::event_synchronize:
@@ -86,7 +86,7 @@ struct Wrapper<id, CUresult(Args...)> {
     if (result != CUDA_SUCCESS || !guard.outermost() || !intercepting()) return result;
     try {
       with_room([&] { Row<id>::Decoder::passed(args...); });
-    } catch (...) {  // no memory: it is left out
+    } catch (...) {  // out of memory: left out
     }
     return result;
   }
@@ -102,8 +102,7 @@ struct Wrapper<id, CUresult(Args...)> {
     return observe([](auto&& part) { return with_room(part); }, caller, receiver, driver, args...);
   }
 
-  // `run`: how our parts of the call are run, which the driver's is not. Inlined, so that arguments need not be in
-  // memory.
+  // `run` runs our parts of the call, not the driver's. Inlined, so that arguments need not be in memory.
   template <class Run>
   [[gnu::always_inline]] static CUresult observe(Run run, const void* caller, CallSink* receiver,
                                                  CUresult (*driver)(Args...), Args... args) {
@@ -126,14 +125,13 @@ struct Wrapper<id, CUresult(Args...)> {
     if (const auto answer = run(before)) return *answer;
     CUresult result = driver(args...);
     return run([&] {
-      // Made once more; where it fails again, in whatever way, the program is told of the first time.
+      // Retried once; if that fails too, in whatever way, the program gets the first result.
       if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
           [[unlikely]] {
         if (receiver->give_back(call) && driver(args...) == CUDA_SUCCESS) result = CUDA_SUCCESS;
       }
       if (result == CUDA_SUCCESS) {
-        // What a decoder learns of modules and functions takes memory. Without it less is known, and nothing else
-        // happens.
+        // What a decoder learns of modules and functions takes memory. If there is none, we just know less.
         if constexpr (requires { Decoder::after(call, args...); }) {
           try {
             Decoder::after(call, args...);

@@ -26,7 +26,7 @@
 namespace nimble::launcher {
 namespace {
 
-// As shells have it.
+// As in shells.
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
 constexpr int kUsage = 2;
@@ -87,8 +87,8 @@ int complain(const std::string& text, int status) {
   return status;
 }
 
-// Where the program begins in the arguments after `run`: behind `--`, or at the first word that is no option. Options
-// take one value each, save the help. What follows belongs to the program, whatever it looks like.
+// Where the program begins in the arguments after `run`: after `--`, or at the first word that is not an option. Each
+// option takes one value, except the help. What follows belongs to the program, whatever it looks like.
 std::size_t program_begin(const std::vector<std::string>& arguments) {
   std::size_t i = 0;
   while (i < arguments.size()) {
@@ -107,7 +107,7 @@ int become(const std::vector<std::string>& program, const std::string& library) 
   const std::optional<std::string> file = find_program(name, get("PATH"));
   std::error_code unknown;
   if (!file && name.ends_with(".py") && std::filesystem::is_regular_file(name, unknown))
-    return complain("program not found: " + name + "; a script of Python's is run as: python3 " + name, kNotFound);
+    return complain("program not found: " + name + "; run a Python script as: python3 " + name, kNotFound);
   if (!file) return complain("program not found: " + name, kNotFound);
   if (const auto why = why_no_preload(*file)) {
     complain(*why + ": Nimble cannot be preloaded into it, and has no effect. Running it as it is.", 0);
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
   std::string schedule;
   check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
 
-  // CLI11 sees only what is ours.
+  // CLI11 sees only our own arguments.
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::vector<std::string> program;
   if (!arguments.empty() && arguments.front() == "run") {
@@ -200,15 +200,15 @@ int main(int argc, char** argv) {
   for (const auto& [name, option] : given) {
     if (option->count() > 0) ::setenv(name.c_str(), option->as<std::string>().c_str(), 1);
   }
-  // What graphs are rewritten for is no recording.
+  // Rewriting graphs does not imply recording.
   const bool graphs = !get("NIMBLE_GRAPHS").empty() && get("NIMBLE_GRAPHS") != "off";
   if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", graphs ? "off" : "record", 1);
-  // A mode that libnimble.so does not know, or cannot have, would be a run for nothing.
+  // A mode that libnimble.so does not know or cannot use would waste a run.
   if (const std::string why = why_refused(shim::option_row("mode"), get("NIMBLE_MODE")); !why.empty())
     return complain(why, kUsage);
   const shim::Options settings = shim::read_options();
   if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);
-  // Python programs find the package that prepares PyTorch modules before anything else of theirs.
+  // Python programs find the package that prepares PyTorch modules before anything else.
   if (settings.mode == shim::Mode::automatic && settings.torch) {
     const std::optional<std::filesystem::path> own = prefix();
     if (const auto startup = own ? find_startup(*own) : std::nullopt)

@@ -41,7 +41,7 @@ std::optional<std::string> script_interpreter(const std::string& file) {
 
 enum class Elf { other, foreign, unlinked, dynamic };
 
-// `foreign`: of another word size than ours. `unlinked`: no dynamic loader runs it.
+// `foreign`: of another word size. `unlinked`: no dynamic loader runs it.
 Elf classify(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr header{};
@@ -87,7 +87,7 @@ std::optional<std::string> why_no_preload(const std::string& file) {
     case Elf::unlinked:
       return subject + " is statically linked";
     case Elf::foreign:
-      return subject + " is no 64-bit program";
+      return subject + " is not a 64-bit program";
     case Elf::other:
     case Elf::dynamic:
       break;

@@ -15,16 +15,16 @@ namespace nimble::shim {
 
 namespace {
 
-// Where calls from one place in the code go on to.
+// Where calls from one call site go on to.
 struct Route {
   const void* caller = nullptr;
-  void* function = nullptr;    // null where no library has it
-  void* get_stream = nullptr;  // cublasGetStream of the same library; null where none is needed
+  void* function = nullptr;    // null if no library has it
+  void* get_stream = nullptr;  // cublasGetStream of the same library; null if not needed
   Route* next = nullptr;       // constant
 };
 
-// Routes are never taken back: there are as many as there are places that call. Where two threads find the same one at
-// once it is there twice. Where there is no memory to keep one it is found again.
+// Routes are never removed: there are as many as call sites. If two threads find the same one at once, it is there
+// twice. If there is no memory to keep one, it is found again.
 class Routes {
  public:
   explicit constexpr Routes(const char* name) : name_(name) {}
@@ -44,7 +44,7 @@ class Routes {
  private:
   static bool is_pytorch(const void* caller) try {
     return file_at(caller) == "libtorch_cuda.so";
-  } catch (...) {  // no memory: it is not known
+  } catch (...) {  // out of memory: unknown
     return false;
   }
 
@@ -54,7 +54,7 @@ class Routes {
 
 constinit Routes g_set_workspace{kCublasSetWorkspace}, g_matmul{kCublasLtMatmul};
 
-// Null where nobody captures whose memory could be ours.
+// Null if no capture is under way whose memory could be ours.
 GraphSink* sink_that_captures() {
   auto* const sink = dynamic_cast<GraphSink*>(started_sink());
   return sink && sink->captures() > 0 ? sink : nullptr;
@@ -76,7 +76,7 @@ using nimble::shim::CublasLtMatmul;
 using nimble::shim::CublasSetWorkspace;
 using nimble::shim::CublasStatus;
 
-// In the section of what is exported, by which lookups by name tell them from cuBLAS's (shim/driver/dlsym_hook.cpp).
+// In the section of our exports, by which lookups by name tell them from cuBLAS's (shim/driver/dlsym_hook.cpp).
 #define NIMBLE_EXPORT __attribute__((visibility("default"), section("nimble_exports"), noinline))
 
 extern "C" {

@@ -1,11 +1,11 @@
 // The two functions by which a program gives cuBLAS memory to work in, as libnimble.so exports them: in captures that
-// ask for it each product of matrices gets memory of its own (shim/rewrite/pool/workspaces.h); else, and in any
-// other mode, they do what cuBLAS's do.
+// ask for it each matrix product gets memory of its own (shim/rewrite/pool/workspaces.h); else, and in any other mode,
+// they do what cuBLAS's do.
 //
-// Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each place in the
-// code that calls, and stays loaded from then on. cublasSetWorkspace is taken for a product's alone where PyTorch calls
-// it: of PyTorch it is known that it gives the workspace anew before each product, so that none is done in memory which
-// the capture that it was for has let go. Programs that look these functions up in cuBLAS itself get cuBLAS's.
+// Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each call site, and
+// stays loaded from then on. Only if PyTorch calls it does cublasSetWorkspace count as being for one product: PyTorch
+// is known to set the workspace anew before each product, so that none runs in memory which its capture has released.
+// Programs that look these functions up in cuBLAS itself get cuBLAS's.
 //
 // Any thread. No lock is held while the dynamic loader, cuBLAS or the driver is called.
 #pragma once
@@ -18,10 +18,10 @@
 
 namespace nimble::shim {
 
-// cublasStatus_t, of which two are named here.
+// cublasStatus_t: the two values that are used here.
 enum class CublasStatus : int { success = 0, not_supported = 15 };
 
-// Their types, with handles, descriptions and layouts as what they are passed on as.
+// Their types; handles, descriptions and layouts are opaque pointers.
 using CublasSetWorkspace = CublasStatus(void* handle, void* workspace, std::size_t bytes);
 using CublasLtMatmul = CublasStatus(void* handle, void* description, const void* alpha, const void* a, void* a_layout,
                                     const void* b, void* b_layout, const void* beta, const void* c, void* c_layout,

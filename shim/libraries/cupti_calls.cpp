@@ -1,5 +1,5 @@
-// CUPTI's functions by which a client begins, as libnimble.so exports them: before one of the program's begins,
-// Nimble's own lets CUPTI go, since a process has room for one. Then the call goes on to the CUPTI that its caller
+// CUPTI's functions with which a client starts, as libnimble.so exports them: before a client of the program starts,
+// Nimble's own releases CUPTI, since a process has room for one. Then the call goes on to the CUPTI that its caller
 // would reach without us. So torch.profiler finds CUPTI free in a program that is being recorded.
 //
 // Any thread. No lock is held while the dynamic loader is called.
@@ -19,8 +19,8 @@ int pass_on(const void* caller, const char* name, Args... args) {
 
 }  // namespace
 
-// In the section of what is exported, by which lookups by name tell them from CUPTI's (shim/driver/dlsym_hook.cpp).
-// Handles, callbacks and structures are what they are passed on as.
+// In the section of our exports, by which lookups by name tell them from CUPTI's (shim/driver/dlsym_hook.cpp). Handles,
+// callbacks and structures are opaque.
 #define NIMBLE_EXPORT __attribute__((visibility("default"), section("nimble_exports"), noinline))
 
 extern "C" {

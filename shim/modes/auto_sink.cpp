@@ -15,17 +15,17 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{5};  // how often the background thread looks whether enough is there
+constexpr std::chrono::milliseconds kLookEvery{5};  // how often the background thread checks for enough calls
 constexpr int kLowestPriority = 19;
-// Where the steps that were found are less of the work than this, there may be other kinds of step that have come too
-// seldom yet: so many more looks are taken, each at twice as many calls.
+// If the steps found explain less of the work than this, other kinds of step may have been too rare so far: look this
+// many more times, each at twice as many calls.
 constexpr double kExplainsEnough = 0.9;
 constexpr int kLooksForOtherKinds = 3;
-// Who has matched steps before may be evaluating, and gets more time.
+// A program whose steps have matched before may be evaluating: it gets more time.
 constexpr std::uint32_t kPatience = 8;
 
-// A use of the recording that before() has handed the call to, for after() on the same thread: calls do not nest. And
-// the ops that the thread has issued since the last check.
+// The use of the recording that before() took for this call, for after() on the same thread: calls do not nest. And the
+// ops that the thread has issued since the last check.
 thread_local DetachedUse t_recorded __attribute__((tls_model("initial-exec")));
 thread_local std::uint32_t t_ops __attribute__((tls_model("initial-exec"))) = 0;
 
@@ -56,7 +56,7 @@ Answer AutoSink::before(Call& call) noexcept try {
     const Recordings::Use recording = recording_.use();
     if (recording) {
       const std::uint64_t target = recording->target.load(std::memory_order_relaxed);
-      // Of one that is full no more calls are counted.
+      // A full recording counts no more calls.
       const bool is_due = recording->recorder.calls() >= target || recording->store->full();
       if (is_due && recording->waited_for.load(std::memory_order_relaxed) != target) wait_for_look(*recording);
     }
@@ -71,7 +71,7 @@ Answer AutoSink::before(Call& call) noexcept try {
   if (CallHistory::matters(call)) {
     history_.prepare();
     std::unique_lock lock(mutex_);
-    if (handed_over_) {  // this very moment
+    if (handed_over_) {  // just now
       lock.unlock();
       return replaying_.load(std::memory_order_acquire)->before(call);
     }
@@ -98,7 +98,7 @@ void AutoSink::after(const Call& call, CUresult result) noexcept try {
   }
   const Recordings::Use recorded = recording_.attach(t_recorded);
   const Phase phase = phase_.load(std::memory_order_acquire);
-  // Replay hears of calls that were on their way when it took over, too: of what they allocated, for instance.
+  // Replay also hears of calls that were in flight when it took over: of what they allocated, for instance.
   if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->after(call, result);
   if (phase == Phase::aside) return;
   onlookers_.passed(call, result);
@@ -144,7 +144,7 @@ void AutoSink::wait_for_look(const Recording& recording) const {
            (phase == Phase::recording && recording.target.load(std::memory_order_relaxed) == target);
   };
   while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // A look that takes longer, or never comes, is not waited for with each call anew.
+  // Do not wait again at every call for a look that takes longer or never comes.
   if (goes_on()) recording.waited_for.store(target, std::memory_order_relaxed);
 }
 
@@ -157,10 +157,10 @@ void AutoSink::look(Call& call) {
   if (!met.empty()) onlookers_.wait_for(met);
 }
 
-// With the call at hand, or not yet: what a capture has begun must have ended, since nobody can ask which streams are
-// in it once some have joined.
+// Takes over at this call, or not yet: every capture must have ended, since there is no way to ask which streams have
+// joined one.
 void AutoSink::take_over() {
-  onlookers_.wait_for(onlookers_.running());  // nothing of a replay that has ended goes on beside the next one
+  onlookers_.wait_for(onlookers_.running());  // no work of an ended replay may run alongside the next one
   const std::lock_guard lock(mutex_);
   if (phase_.load(std::memory_order_relaxed) != Phase::ready || history_.capturing()) return;
   ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
@@ -187,7 +187,7 @@ void AutoSink::check_whether_it_matches() {
     idle_checks_ = 0;
     if (recordings_ >= options_.most_recordings) return;
   }
-  // What it needs of the driver is looked up without our lock.
+  // Looks its driver functions up without our lock.
   auto next = std::make_unique<Recording>(options_.limit_bytes, context_);
   Call first = CallHistory::unrecorded();
   next->recorder.before(first);
@@ -195,7 +195,7 @@ void AutoSink::check_whether_it_matches() {
   record_again(std::move(next));
 }
 
-// A recording that is not wanted now goes without the lock.
+// A recording that is no longer wanted is destroyed without the lock.
 void AutoSink::record_again(std::unique_ptr<Recording> next) {
   const std::lock_guard lock(mutex_);
   if (phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
@@ -213,13 +213,13 @@ void AutoSink::record_again(std::unique_ptr<Recording> next) {
   retired_.push_back(replay);
   recording_.put(std::move(next));
   phase_.store(Phase::recording, std::memory_order_release);
-  options_.log(ReplayLog::info, "auto: the step does not come any more: recording again");
+  options_.log(ReplayLog::info, "auto: the step no longer occurs: recording again");
 }
 
 void AutoSink::start_thread(const Recordings::Use& recording) {
   if (start_own_thread([this, mine = recording.another()]() mutable { work(std::move(mine)); })) return;
-  recording->watched = false;  // or whoever stands aside would leave its end to that thread
-  stand_aside("no thread can be started, which is to look for a step");
+  recording->watched = false;  // else standing aside would leave its end to that thread
+  stand_aside("the thread that looks for a step cannot be started");
 }
 
 // ---- what the background thread does ----
@@ -227,7 +227,7 @@ void AutoSink::start_thread(const Recordings::Use& recording) {
 void AutoSink::work(Recordings::Use recording) noexcept {
   try {
     options_.enter_helper_thread();
-    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread alone
+    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // this thread only
     look_for_step(*recording);
   } catch (const std::exception& error) {
     stand_aside(error.what());
@@ -248,7 +248,7 @@ void AutoSink::look_for_step(Recording& recording) {
       std::this_thread::sleep_for(kLookEvery);
       continue;
     }
-    // The recorder's own thread writes down what there is by now.
+    // The recorder's own thread writes what has been pushed so far.
     const std::uint64_t pushed = recording.recorder.pushed();
     while (recording.recorder.written() < pushed && !recording.store->full() && !broken() &&
            phase_.load(std::memory_order_acquire) == Phase::recording)
@@ -261,8 +261,8 @@ void AutoSink::look_for_step(Recording& recording) {
     } else if (!last && trial.explained() < kExplainsEnough && more_looks-- > 0) {
       say(recorded + "; " + trial.step_text() + ", and much else");
     } else {
-      // Recording goes on meanwhile: what repeats while a program sets itself up may have no schedule, and its step
-      // may be yet to come.
+      // Recording goes on meanwhile: what repeats during a program's set-up may have no schedule, and its step may
+      // still be to come.
       say("analyzing " + trial.step_text());
       const auto begin = std::chrono::steady_clock::now();
       const std::string text = trial.schedule();
@@ -305,7 +305,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
   phase_.compare_exchange_strong(phase, Phase::ready, std::memory_order_acq_rel);
 }
 
-// By whoever comes first, on any thread: not once there is something to replay.
+// The first thread to come does it; not once there is something to replay.
 void AutoSink::stand_aside(const std::string& why) noexcept try {
   const std::lock_guard lock(aside_mutex_);
   for (const Phase from : {Phase::recording, Phase::analyzing}) {
@@ -313,10 +313,10 @@ void AutoSink::stand_aside(const std::string& why) noexcept try {
     if (!phase_.compare_exchange_strong(phase, Phase::aside, std::memory_order_acq_rel)) continue;
     if (const Recordings::Use recording = recording_.use()) {
       recording->store->drop();
-      if (!recording->watched.exchange(true)) recording_.end(recording);  // nobody else does
+      if (!recording->watched.exchange(true)) recording_.end(recording);  // no one else does
     }
     say(why);
-    options_.log(ReplayLog::warning, "auto stands aside: " + why + ". The program goes on as without Nimble.");
+    options_.log(ReplayLog::warning, "auto stands aside: " + why + ". The program runs as without Nimble.");
   }
 } catch (...) {
 }

@@ -1,18 +1,17 @@
 // NIMBLE_MODE=auto: records, analyzes what was recorded on a background thread, and replays from then on.
 //
-//   recording -> analyzing -> ready -> replaying (-> recording, where the step does not come any more) ; aside
+//   recording -> analyzing -> ready -> replaying (-> recording, if the step no longer occurs) ; aside
 //
-// While recording, a background thread looks for the step each time that twice as many calls are there. Once the
-// program repeats one, that thread makes the schedule, and recording ends. With the next call at which no stream
-// captures, replay takes over, and is told of the memory that is allocated by then. A look that finds nothing leaves
-// all as it is, until the limit on the trace's size is reached; one that finds a step without a schedule does so too,
-// but for a few times at most.
+// While recording, a background thread looks for the step each time the number of calls has doubled. Once the program
+// repeats one, that thread makes the schedule, and recording ends. At the next call while no stream captures, replay
+// takes over, and is told of the memory that is allocated by then. A look that finds nothing changes nothing, until the
+// trace reaches its size limit; nor does one that finds a step without a schedule, but only a few times.
 //
-// A CallSink: called from any thread. Its lock is taken for the few calls that matter to whoever comes later
+// A CallSink: called from any thread. Takes its lock for the few calls that matter later
 // (replayer/bind/call_history.h), and for the changes of phase that the program's own threads make: all but those from
 // recording to analyzing, to ready and to aside. So the background thread, which runs at low priority, never holds a
-// lock that the program waits for. That thread makes no driver call, and ends once it has handed its schedule over; it
-// is never waited for. Kept for the life of the process.
+// lock that the program waits for. That thread makes no driver call, and ends once it has handed its schedule over; no
+// one waits for it. Kept for the life of the process.
 #pragma once
 
 #include <atomic>
@@ -40,12 +39,12 @@ struct AutoOptions {
   std::vector<std::string> rules;  // files
   std::uint64_t limit_bytes = 0;   // of the trace of one recording
   std::uint32_t most_recordings = 1;
-  std::chrono::milliseconds wait{0};  // how long the program waits at most for each look
+  std::chrono::milliseconds wait{0};  // the longest that the program waits for each look
   std::string stats_path;             // where the counters go if nothing is ever replayed; empty: nowhere
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on the background thread
-  // Makes what replays a schedule, which this is the text of. `counted` is what was counted before; `onlookers` has
-  // been told of all calls.
+  // Makes a sink that replays the schedule with this text. `counted` is what was counted before; `onlookers` has been
+  // told of all calls.
   std::function<std::unique_ptr<ReplaySink>(const std::string& schedule, const CounterValues& counted,
                                             Onlookers& onlookers)>
       replay;
@@ -55,8 +54,8 @@ class Trial;
 
 class AutoSink final : public CallSink {
  public:
-  // How many calls are there at the first look. How many ops a thread issues from one check to the next whether the
-  // schedule's step still comes, and how many checks without one are too many.
+  // The number of calls at the first look. How many ops a thread issues between checks that the schedule's step still
+  // occurs, and after how many checks without one to give up.
   static constexpr std::uint64_t kFirstLook = 256;
   static constexpr std::uint32_t kOpsPerCheck = 4096, kIdleChecks = 8;
 
@@ -77,18 +76,18 @@ class AutoSink final : public CallSink {
     recording,
     analyzing,  // the calls pass
     ready,      // the same: replay takes over as soon as it can
-    replaying,  // or replay stands aside by itself
+    replaying,  // or replay has stood aside on its own
     aside,      // for good
   };
 
-  // One recording. It goes when it has ended and no call is on its way through it.
+  // One recording. Destroyed when it has ended and no call is inside it.
   struct Recording {
     Recording(std::uint64_t limit_bytes, CallContext& context);
 
     std::shared_ptr<TraceStore> store;
     Recorder recorder;
-    std::atomic<std::uint64_t> target{kFirstLook};     // how many calls there have to be for the next look
-    mutable std::atomic<std::uint64_t> waited_for{0};  // the target that the program has waited for long enough
+    std::atomic<std::uint64_t> target{kFirstLook};     // the number of calls at which to look next
+    mutable std::atomic<std::uint64_t> waited_for{0};  // the target for which the program has waited long enough
     std::atomic<bool> watched{false};                  // the background thread has been started
   };
   using Recordings = WhileUsed<Recording>;
@@ -103,22 +102,22 @@ class AutoSink final : public CallSink {
   void check_whether_it_matches();
   void record_again(std::unique_ptr<Recording> next);
   void stand_aside(const std::string& why) noexcept;
-  // What there is to say of the recording from now on.
+  // The recording's present state, as a message for the end.
   void say(std::string text);
 
   const AutoOptions options_;
   CallContext& context_;
 
-  // What every call reads, and next to nothing writes.
+  // Read by every call, rarely written.
   alignas(64) std::atomic<Phase> phase_{Phase::recording};
   Recordings recording_;                         // that goes on, if any does
   std::atomic<ReplaySink*> replaying_{nullptr};  // from `ready` on; the last one
 
-  Onlookers onlookers_;           // told of each call here, or by what replays
+  Onlookers onlookers_;           // told of each call here, or by the replaying sink
   alignas(64) std::mutex mutex_;  // guards what is not atomic
   CallHistory history_;
-  bool handed_over_ = false;  // replay follows now what history_ has followed before
-  // What has ended. Other threads may still be inside, so it stays.
+  bool handed_over_ = false;  // replay now tracks what history_ tracked before
+  // Ended replays. Other threads may still be inside, so they stay.
   std::vector<ReplaySink*> retired_;
   std::atomic<std::uint32_t> recordings_{0};
   CounterValues counted_;      // by replays that have ended; constant while the background thread runs
@@ -127,8 +126,8 @@ class AutoSink final : public CallSink {
   std::uint32_t idle_checks_ = 0;
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
-  std::mutex aside_mutex_;  // while it is said why: the process does not end in the middle of that
-  std::mutex said_mutex_;   // guards the list; what was said stays, and the last of it is read without the lock
+  std::mutex aside_mutex_;  // held while the reason is logged: the process does not end in the middle of that
+  std::mutex said_mutex_;   // guards the list; messages stay, and the last one is read without the lock
   std::list<std::string> said_;
   std::atomic<const std::string*> last_said_{nullptr};
 };

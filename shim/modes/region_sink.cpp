@@ -13,7 +13,7 @@ namespace nimble::shim {
 
 namespace {
 
-// The region that this thread records, if any; and whether before() has handed the call to its recorder.
+// The region that this thread records, if any; and whether before() passed the call to its recorder.
 thread_local ProgramRegion* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
 thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
 
@@ -95,7 +95,7 @@ void RegionSink::keep(const Onlookers::Works& met) {
     if (met.has(region->work_.get())) region->in_program_order_.store(true, std::memory_order_release);
 }
 
-// What the region needs to know of the call beyond its trace.
+// Notes what the region needs to know of the call beyond its trace.
 void RegionSink::note(const Call& call, CUresult result) {
   ProgramRegion& region = *t_region;
   const auto refuse = [&](const std::string& why) {
@@ -110,7 +110,7 @@ void RegionSink::note(const Call& call, CUresult result) {
     case CallKind::capture_end:
     case CallKind::hidden:
     case CallKind::context_end:
-      return refuse("is not of the kind that a graph can hold");
+      return refuse("is of a kind that a graph cannot hold");
     default:
       break;
   }
@@ -129,7 +129,7 @@ void RegionSink::note(const Call& call, CUresult result) {
   region.calls_.push_back(std::move(kept));
 }
 
-// What regions rest on, before the driver lets go of it.
+// What regions depend on, before the driver releases it.
 void RegionSink::goes(const Call& call) {
   switch (call.ends) {
     case Ends::nothing:
@@ -184,7 +184,8 @@ ProgramRegion* RegionSink::begin() {
     if (history_.capturing()) return nullptr;
     regions_.push_back(region.get());
   }
-  // As of a process that was recorded from its beginning, but for what its work has been: that may have been anything.
+  // As if the process had been recorded from its start, except that its past work is unknown: it may have been
+  // anything.
   const std::uint32_t thread = thread_index();
   const auto record = [&](Call call) {
     call.thread = thread;
@@ -225,7 +226,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   const std::string text = region_schedule(region.store_->text(), kept, rules_, why_not);
   region.store_->drop();
   if (text.empty()) return refuse(why_not);
-  const CurrentContext current(driver_, region.cu_context_);  // also while what cannot be built is let go of
+  const CurrentContext current(driver_, region.cu_context_);  // also while a failed build is torn down
   auto built = std::make_unique<RegionGraph>(context_, driver_);
   try {
     why_not = built->build(parse_schedule(text, "a region"), region.earlier_, region.calls_);
@@ -234,7 +235,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   }
   if (!why_not.empty()) return refuse(why_not);
   const std::lock_guard lock(mutex_);
-  // What was released since it was recorded nobody has held against it yet.
+  // Memory released since it was recorded has not been checked against it yet.
   const std::vector<Call> now = history_.calls();
   const auto alive = [&](std::uint64_t base) {
     return std::any_of(now.begin(), now.end(),
@@ -284,12 +285,12 @@ Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
     const std::lock_guard only_one(region.order_);
     const CurrentContext current(driver_, region.cu_context_);
     const bool in_program_order = !unseen;
-    if (!work.behind) result = driver_.cuEventCreate_(&work.behind, CU_EVENT_DISABLE_TIMING);
-    // The two are different graphs, which the driver keeps apart only where they are on one stream.
+    if (!work.last_launch) result = driver_.cuEventCreate_(&work.last_launch, CU_EVENT_DISABLE_TIMING);
+    // The two are different graphs, which the driver orders only on the same stream.
     if (result == CUDA_SUCCESS && region.last_in_program_order_ != in_program_order)
-      result = driver_.cuStreamWaitEvent_(stream, work.behind, 0);
+      result = driver_.cuStreamWaitEvent_(stream, work.last_launch, 0);
     if (result == CUDA_SUCCESS) result = region.region_->launch(stream, in_program_order);
-    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(work.behind, stream) != CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(work.last_launch, stream) != CUDA_SUCCESS)
       driver_.cuStreamSynchronize_(stream);
     if (result == CUDA_SUCCESS) region.last_in_program_order_ = in_program_order;
   }

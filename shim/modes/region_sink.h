@@ -1,10 +1,10 @@
-// NIMBLE_MODE=regions: the program's calls go to the driver as they are, and regions that the program asks for by the C
+// NIMBLE_MODE=regions: the program's calls go to the driver as they are, and regions that the program marks by the C
 // API are recorded, compiled, and launched as graphs (replayer/submit/region_graph.h).
 //
-// A CallSink: called from any thread. A lock guards what calls that matter to later regions have done
-// (replayer/bind/call_history.h) and the list of regions; all other calls pass without one, and so does launching. A
-// region belongs to the program, from begin() to destroy(): the two threads that use one at the same moment must be
-// none that end, compile or destroy it. The sink is kept for the life of the process.
+// A CallSink: called from any thread. A lock guards the history of calls that matter to later regions
+// (replayer/bind/call_history.h) and the list of regions; all other calls pass without a lock, and so does launching. A
+// region belongs to the program, from begin() to destroy(): while one thread ends, compiles or destroys it, no other
+// may use it. The sink is kept for the life of the process.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@
 
 namespace nimble::shim {
 
-// One region of the program's.
+// One region of the program.
 class ProgramRegion {
  public:
   enum class State : std::uint8_t { recording, recorded, compiled, refused, stale };
@@ -39,7 +39,7 @@ class ProgramRegion {
  private:
   friend class RegionSink;
 
-  // What is refused or stale stays so.
+  // A region that is refused or stale stays so.
   void becomes(State state, std::string why);
 
   std::atomic<State> state_{State::recording};
@@ -50,7 +50,7 @@ class ProgramRegion {
   CUcontext cu_context_ = nullptr;
   std::shared_ptr<LaunchedWork> work_;         // since it was compiled
   std::atomic<bool> in_program_order_{false};  // for good
-  std::mutex order_;                           // held by the one launch that is being made, where there are two orders
+  std::mutex order_;                           // held by the launch that is being made, if there are two orders
   bool last_in_program_order_ = false;
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
@@ -71,11 +71,11 @@ class RegionSink final : public CallSink {
   void finish() noexcept override {}
   bool forked() noexcept override;
 
-  // The calling thread's calls are recorded from now on. Null where it is recording one already, or has no context.
+  // Starts recording the calling thread's calls. Null if it is recording a region already, or has no context.
   ProgramRegion* begin();
-  // The calling thread's region is whole. False where it is not this one.
+  // Ends the calling thread's region. False if that is not this one.
   bool end(ProgramRegion& region);
-  // False where it is refused, or stale: why() says more.
+  // False if it is refused or stale: why() says more.
   bool compile(ProgramRegion& region);
   // The graph's launch; nothing where the region cannot be launched: its state says why.
   Answer launch(ProgramRegion& region, CUstream stream);

@@ -1,5 +1,4 @@
-// The life of libnimble.so in a process: set up when it is first needed, stepped aside in forked children, finished at
-// exit.
+// The life of libnimble.so in a process: set up on first use, inactive in forked children, finished at exit.
 #include "shim/modes/session.h"
 
 #include <pthread.h>
@@ -90,7 +89,7 @@ CallSink* make_sink(const Options& options) {
     case Mode::record:
       if (has_few_descriptors()) {
         log(LogLevel::warning,
-            "RLIMIT_NOFILE leaves the program few descriptors, of which none is taken: not recording");
+            "RLIMIT_NOFILE leaves the program few descriptors, and Nimble takes none of them: not recording");
         return nullptr;
       }
       return new Recorder(recorder_options(options), context(), make_observers(observer_options(options), context()));
@@ -133,17 +132,17 @@ CallSink* make_sink(const Options& options) {
   return nullptr;
 }
 
-// A forked child never writes, flushes or closes what is its parent's. Data-loader workers fork and never use the GPU.
-// A child whose parent has not used it either may well do so: it is a process like any other, and its own session
-// starts with its first call.
+// A forked child never writes, flushes or closes what belongs to its parent. Data-loader workers fork and never use the
+// GPU. A child whose parent has not used it either may do so: it is a process like any other, and starts its own
+// session with its first call.
 void in_forked_child() {
   CallSink* const parents = started_sink();
   if (!parents) return;
   g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
 }
 
-// Every way out of main leads here, and _exit does. Idempotent. Children made by vfork or by system calls of the
-// program's own run none of the handlers above, and some share our memory: they are told by their number.
+// Every way out of main leads here, and so does _exit. Idempotent. Children made by vfork or by the program's own
+// system calls run none of the handlers above, and some share our memory: we recognise them by their process id.
 void finish() {
   CallSink* const receiver = started_sink();
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
@@ -151,7 +150,7 @@ void finish() {
   with_room([&] { guard.outermost() ? receiver->finish() : receiver->finish_interrupted(); });
 }
 
-// Registers what must be called back, once.
+// Registers the handlers, once.
 void register_handlers() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
@@ -165,13 +164,13 @@ __attribute__((constructor)) void start() {
   try {
     const Options options = read_options();
     if (!options.complaint.empty()) log(LogLevel::error, options.complaint);
-  } catch (...) {  // no memory: it is left unsaid
+  } catch (...) {  // out of memory: no message
   }
   decide_interception();
 }
 
-// Libraries that were loaded at the start have their static destructors run after this, and threads may still be
-// calling: the sink stays, and knows that it has finished.
+// The static destructors of libraries that were loaded at the start run after this, and threads may still be calling:
+// the sink stays, and knows that it has finished.
 __attribute__((destructor)) void end() { finish(); }
 
 }  // namespace
@@ -184,7 +183,7 @@ CallSink* started_sink() {
   return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
 }
 
-// Threads that come at once all read the same.
+// Concurrent threads all read the same.
 Interception decide_interception() noexcept {
   bool wanted = false;
   try {
@@ -193,7 +192,7 @@ Interception decide_interception() noexcept {
       const Options options = read_options();
       return options.mode != Mode::off || options.graphs;
     });
-  } catch (...) {  // no memory to begin with: the program runs untouched
+  } catch (...) {  // out of memory: the program runs untouched
   }
   const Interception decided = wanted ? Interception::on : Interception::off;
   if (decided == Interception::on) register_handlers();
@@ -203,7 +202,7 @@ Interception decide_interception() noexcept {
 
 namespace {
 
-// Threads that come at once each make one, and one of them stays.
+// Concurrent threads each make one, and one of them stays.
 CallSink* make_session() noexcept {
   std::unique_ptr<CallSink> made;
   std::string own_files;
@@ -213,7 +212,7 @@ CallSink* make_session() noexcept {
       own_files = std::move(options.own_files);
       made.reset(make_sink(options));
       g_owner.store(getpid(), std::memory_order_release);
-    } catch (...) {  // no memory: the program runs untouched
+    } catch (...) {  // out of memory: the program runs untouched
     }
   }
   std::uintptr_t found = kUnstarted;
@@ -236,7 +235,7 @@ CallSink* start_session() noexcept {
 
 }  // namespace nimble::shim
 
-// What _exit does before it leaves for libc's: the process has no other moment at which the trace could be closed.
+// Runs before libc's _exit: there is no later moment at which to close the trace.
 extern "C" __attribute__((visibility("hidden"))) void nimble_before_exit() {
   nimble::shim::find_next_hooks();
   nimble::shim::finish();

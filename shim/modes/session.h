@@ -1,10 +1,9 @@
-// What this process does with the calls it intercepts: nothing (off), record, replay, or all
-// of that one after the other (auto).
+// What this process does with the calls it intercepts: nothing (off), record, replay, or all in turn (auto).
 //
-// Decided by the environment when it is first asked for, which may be before any constructor has run: libraries that
-// are loaded at the start are set up before this one, and may use the GPU while they are. The receiver of calls is made
-// when the first call comes. A forked child passes everything through if its parent has used the GPU; otherwise it
-// starts its own. Any thread; no locks.
+// Decided by the environment on first use, which may be before any constructor has run: libraries that are loaded at
+// the start are initialised before this one, and may use the GPU in that. The first call makes the receiver of calls. A
+// forked child passes everything through if its parent has used the GPU; otherwise it starts its own. Any thread; no
+// locks.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,7 @@ namespace nimble::shim {
 extern std::atomic<std::uintptr_t> g_sink;  // a CallSink*, or null, or that:
 inline constexpr std::uintptr_t kUnstarted = 1;
 
-// Without memory calls pass.
+// If memory runs out, calls pass.
 CallSink* start_session() noexcept;
 
 // The receiver of calls, if there is one already.

@@ -1,7 +1,7 @@
 // Lets libnimble.so load on systems older than the one that it is built on. glibc gave many functions a new version when
 // it merged libpthread and libdl into libc (2.34), and a library built on such a system asks for that version, although
-// the old one is the same function. Here each name means the old one, for the whole of libnimble.so, the static C++
-// library included. Names that are new altogether are in glibc_floor.cpp; a test checks what remains.
+// the old one is the same function. Here each name means the old version, for the whole of libnimble.so, including the
+// static C++ library. Functions that are entirely new are in glibc_floor.cpp; a test checks what remains.
 
   .text
 

@@ -1,4 +1,4 @@
-// Functions that the C++ library takes from a glibc newer than libnimble.so asks for, in terms of older ones. See
+// Functions that the C++ library takes from a newer glibc than libnimble.so requires, in terms of older ones. See
 // glibc_floor.S. None of them is exported; all may be called by any thread.
 #include <dlfcn.h>
 #include <features.h>
@@ -13,7 +13,7 @@
 
 extern "C" {
 
-// 2.32. Whether atomic operations may be left out. We are told of no thread that a program starts: never.
+// 2.32. Whether atomic operations may be skipped. We do not hear of threads that a program starts: never.
 extern const char __libc_single_threaded;
 const char __libc_single_threaded = 0;
 
@@ -27,8 +27,8 @@ std::uint32_t arc4random() noexcept {
   return value;
 }
 
-// 2.30. Waiting for as long by the other clock wakes at another time only if that clock is set meanwhile; who waits
-// looks again at his own.
+// 2.30. A wait of the same length on the other clock differs only if that clock is set meanwhile; the waiter then
+// checks its own clock again.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
   if (clock == CLOCK_REALTIME) return pthread_cond_timedwait(condition, mutex, until);
   timespec now, real;
@@ -43,7 +43,7 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
 }
 
 #if __GLIBC_PREREQ(2, 35)
-// 2.35. Where the unwinder finds the tables for a piece of code: what it did itself before.
+// 2.35. Finds the unwind tables for a piece of code; the unwinder did that itself before.
 int _dl_find_object(void* address, struct dl_find_object* result) noexcept {
   struct Search {
     std::uintptr_t address;
@@ -71,8 +71,8 @@ int _dl_find_object(void* address, struct dl_find_object* result) noexcept {
 }
 #endif
 
-// Of libm, for numbers with a fraction as text: for these two alone it would be another library to load. As the
-// processor has them, which rounds the same way in both of its units.
+// From libm, to print fractions: these two alone would make us load another library. Taken from the processor, which
+// rounds the same way in both of its units.
 int fegetround() noexcept {
   std::uint16_t control = 0;
   __asm__ volatile("fnstcw %0" : "=m"(control));

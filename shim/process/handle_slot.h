@@ -1,5 +1,5 @@
-// Where a handle goes in a small table. Handles are addresses of objects or multiples of some size: taken modulo the
-// table's size, many would share few places.
+// The slot of a handle in a small table. Handles are addresses of objects or multiples of some size: modulo the table's
+// size, many would share few slots.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Reads memory of this process that may not be there, or be gone by now: no fault, but an answer.
+// Reads memory of this process that may not exist, or no longer: returns an error instead of faulting.
 //
 // Any thread. Takes no lock, and allocates nothing.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace nimble::shim {
 
-// Whether all of it was read; errno says more where it was not. A part of `into` may be written all the same.
+// Whether all of it was read; if not, errno says more, and part of `into` may have been written.
 inline bool read_host_memory(std::uint64_t address, std::span<std::uint8_t> into) {
   for (std::size_t done = 0; done < into.size();) {
     const iovec local{into.data() + done, into.size() - done};

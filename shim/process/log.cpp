@@ -28,15 +28,15 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr int kPatienceMs = 20;  // with a reader of stderr that does not come
-constexpr int kMostTries = 16;   // where others write to it as well, and were faster each time
+constexpr int kPatienceMs = 20;  // for a reader of stderr that does not read
+constexpr int kMostTries = 16;   // if other writers were faster each time
 constexpr std::array<std::string_view, spdlog::level::n_levels> kWords = {"trace", "debug",    "info", "warning",
                                                                           "error", "critical", "off"};
 
-// How the process was when the library was loaded. Never destroyed: lines may come while the process ends.
+// The process's state when the library was loaded. Never destroyed: lines may come while the process ends.
 struct Start {
   FileIdentity error = FileIdentity::of(STDERR_FILENO);
-  char folder[PATH_MAX] = "";  // for a relative NIMBLE_LOG_FILE, whatever folder the program goes to
+  char folder[PATH_MAX] = "";  // for a relative NIMBLE_LOG_FILE, even if the program changes folder
 
   Start() {
     if (!::getcwd(folder, sizeof folder)) folder[0] = '\0';
@@ -44,16 +44,16 @@ struct Start {
 };
 static_assert(std::is_trivially_destructible_v<Start>);
 
-// Takes no memory: there may be none.
+// Allocates nothing: there may be no memory.
 const Start& at_start() {
   static const Start instance;
   return instance;
 }
 
-// How much of it a pipe takes at once, which may be less; or less than 0, with errno. Between a look at a pipe and a
-// write to it others may fill it, and then the write would wait for its reader. So the kernel is told not to wait in
-// this write; what others write by the same descriptor waits as before. Not every kernel can do that for a pipe, and
-// none for terminals and named pipes: for these the look has to do.
+// How much of it a pipe takes at once, perhaps not all; or less than 0, with errno. Between a poll of the pipe and a
+// write others may fill it, and then the write would wait for its reader. So we ask the kernel not to wait in this
+// write; other writes by the same descriptor wait as before. Not every kernel can do that for a pipe, and none for
+// terminals and named pipes: for these the poll must do.
 ssize_t write_without_waiting(const char* data, std::size_t bytes) noexcept {
   const QuietSignals quiet;
   const iovec part{const_cast<char*>(data), bytes};
@@ -64,7 +64,7 @@ ssize_t write_without_waiting(const char* data, std::size_t bytes) noexcept {
 }
 
 void to_stderr(std::string_view line) noexcept {
-  static std::atomic<bool> full{false};  // the last line found no room, and the next one does not wait
+  static std::atomic<bool> full{false};  // the last line found no room, so the next one does not wait
   const FileIdentity& error = at_start().error;
   if (!error.known || FileIdentity::of(STDERR_FILENO) != error) return;
   if (error.type == S_IFREG) {
@@ -77,24 +77,24 @@ void to_stderr(std::string_view line) noexcept {
     if (ready < 0 && errno == EINTR) continue;
     full.store(ready == 0, std::memory_order_relaxed);
     if (ready <= 0 || (out.revents & (POLLOUT | POLLERR)) != POLLOUT) return;
-    // A pipe that is ready takes so many bytes at once, and not in pieces between those of others.
+    // A pipe that is ready takes this many bytes atomically, not interleaved with others' writes.
     const std::size_t bytes = std::min<std::size_t>(line.size(), PIPE_BUF);
     const ssize_t written = error.type == S_IFSOCK
                                 ? ::send(STDERR_FILENO, line.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
                                 : write_without_waiting(line.data(), bytes);
-    if (written < 0 && (errno == EAGAIN || errno == EINTR)) continue;  // others were faster
+    if (written < 0 && (errno == EAGAIN || errno == EINTR)) continue;  // other writers were faster
     if (written <= 0) return;
     tries = 0;
     line.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-// NIMBLE_LOG_FILE, opened. A child has its own where the name has %p.
+// NIMBLE_LOG_FILE, opened. A child has its own if the name has %p.
 struct LogFile {
   pid_t owner = 0;
   std::string path;
   QuietFile file;             // not open: lines go to stderr
-  LogFile* before = nullptr;  // the one that it replaces, which stays: another thread may be about to write to it
+  LogFile* before = nullptr;  // the file that it replaces, which stays: another thread may be about to write to it
 };
 
 constinit std::atomic<LogFile*> g_file{nullptr};
@@ -103,12 +103,12 @@ std::unique_ptr<LogFile> open_file(const std::string& path) {
   auto made = std::make_unique<LogFile>();
   made->owner = ::getpid();
   made->path = path;
-  // Not blocking: a pipe that is read by no one is no place for lines.
+  // Not blocking: no lines for a pipe that no one reads.
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK;
   if (const int error = has_few_descriptors() ? EMFILE : made->file.open(path.c_str(), flags)) {
     to_stderr("nimble: error: NIMBLE_LOG_FILE: cannot open " + path + ": " +
-              (error == ELOOP ? "it is a link, and none is followed" : std::strerror(error)) +
-              ". What is said goes to stderr\n");
+              (error == ELOOP ? "it is a link, and links are not followed" : std::strerror(error)) +
+              ". Messages go to stderr\n");
   }
   return made;
 }
@@ -118,7 +118,7 @@ std::string path_now() {
   return name.empty() || name.front() == '/' ? name : std::string(at_start().folder) + "/" + name;
 }
 
-// False where the line is for stderr.
+// False if the line is for stderr.
 bool to_file(std::string_view line) {
   enum class Wanted : std::uint8_t { unknown, no, yes };
   static constinit std::atomic<Wanted> wanted{Wanted::unknown};
@@ -132,7 +132,7 @@ bool to_file(std::string_view line) {
     if (known && known->owner == ::getpid()) {
       if (!known->file.is_open()) return false;
       if (known->file.write(line.data(), line.size()) != EBADF) return true;
-      path = known->path;  // the program has closed it, with all that it did not know
+      path = known->path;  // the program has closed it, along with every descriptor that it did not know
     }
     std::unique_ptr<LogFile> made = open_file(path.empty() ? path_now() : path);
     made->before = known;
@@ -156,15 +156,14 @@ class QuietSink final : public spdlog::sinks::sink {
   void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 };
 
-// Never destroyed: lines may come while the process ends. Threads that come at once each make one, and one of them
-// stays: where they waited for the first, a child that is forked meanwhile would wait for ever, since it has no such
-// thread.
+// Never destroyed: lines may come while the process ends. Concurrent threads each make one, and one of them stays: if
+// they waited for the first, a child forked meanwhile would wait for ever, since it has no such thread.
 constinit std::atomic<spdlog::logger*> g_logger{nullptr};
 
 spdlog::logger& logger() {
   if (spdlog::logger* const known = g_logger.load(std::memory_order_acquire)) return *known;
   auto made = std::make_unique<spdlog::logger>("nimble", std::make_shared<QuietSink>());  // not registered with spdlog
-  made->set_error_handler([](const std::string&) {});  // else spdlog says on stderr that there was no memory
+  made->set_error_handler([](const std::string&) {});  // else spdlog reports on stderr that memory ran out
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::off, spdlog::level::err, spdlog::level::warn,
                                                    spdlog::level::info};
   const Options options = read_options();
@@ -180,9 +179,9 @@ spdlog::logger& logger() {
 
 void log(LogLevel level, const std::string& text) noexcept try {
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::err, spdlog::level::warn, spdlog::level::info};
-  const QuietSignals quiet;  // no thread of the program's is cancelled in here
+  const QuietSignals quiet;  // no program thread is cancelled in here
   with_room([&] { logger().log(kLevels[static_cast<std::size_t>(level)], text); });
-} catch (...) {  // no memory: nothing is said
+} catch (...) {  // out of memory: no message
 }
 
 void remember_stderr() { at_start(); }

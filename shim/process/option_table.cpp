@@ -74,15 +74,15 @@ constexpr void split(std::string_view text, std::string_view separator, Use use)
   }
 }
 
-// What the compiler cannot see in a row: a default that the row itself refuses, a mode that is none, help that is no
-// sentence.
+// Checks what the compiler cannot see in a row: a default that the row itself refuses, an unknown mode, help that is
+// not a sentence.
 consteval bool rows_are_sound() {
   for (const OptionRow& row : kRows) {
     if (!accepts(row, row.fallback)) throw std::logic_error("a row refuses its default");
-    if (row.help.empty() || row.help.back() != '.') throw std::logic_error("the help of a row is no sentence");
+    if (row.help.empty() || row.help.back() != '.') throw std::logic_error("the help of a row is not a sentence");
     split(row.modes, ", ", [](std::string_view mode) {
       if (mode != "any" && mode != "graphs" && !find_word(kRows[0], mode))
-        throw std::logic_error("a row names no mode");
+        throw std::logic_error("a row names an unknown mode");
     });
   }
   return true;

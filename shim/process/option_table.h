@@ -1,4 +1,4 @@
-// The rows of nimble/internal/options.def as data: for the parser, and for whatever describes options to people.
+// The rows of nimble/internal/options.def as data: for the parser, and for help texts.
 //
 // Constant. Any thread.
 #pragma once
@@ -23,7 +23,7 @@ struct OptionRow {
   std::string_view fallback;  // the default, as text
   std::string_view modes;     // "any", or separated by ", "
   std::string_view help;
-  std::span<const OptionWord> words{};         // choice; flag, where they have no meaning of their own
+  std::span<const OptionWord> words{};         // of a choice; or of a flag, where they have no meaning of their own
   std::int64_t least = 0, most = 0;            // integer
   std::string_view unit{};                     // integer
   PathAccess access = PathAccess::reads_file;  // path
@@ -33,7 +33,7 @@ struct OptionRow {
 // In the order of the file.
 std::span<const OptionRow> option_rows();
 
-// The row of this name, which must be there.
+// The row of this name, which must exist.
 const OptionRow& option_row(std::string_view name);
 
 std::string variable_of(const OptionRow& row);  // NIMBLE_HOLD_US

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kMostEnvironment = std::size_t{64} << 20;
 
-// Before libc has been set up, the environment is only to be had from the kernel: the program may look up the driver's
-// functions in its .preinit_array.
+// Before libc is set up, only the kernel has the environment: the program may look up the driver's functions in its
+// .preinit_array.
 const char* variable(const char* name) {
   if (environ) return std::getenv(name);
   static const std::string* const initial = [] {
@@ -36,7 +36,7 @@ const char* variable(const char* name) {
   return at == std::string::npos ? nullptr : initial->c_str() + at + key.size();
 }
 
-// Whether the row's variable is there at all, be it empty.
+// Whether the row's variable is set, even if empty.
 bool is_set(const OptionRow& row) { return variable(variable_of(row).c_str()) != nullptr; }
 
 // The variable's value, or the row's default.
@@ -47,9 +47,9 @@ std::string_view setting(const OptionRow& row) {
 
 void add_line(std::string& lines, const std::string& line) { lines += (lines.empty() ? "" : "; ") + line; }
 
-// The rank among all processes of the job, as launchers tell it: torchrun; Open MPI; MPICH, Intel MPI and Cray's; PMIx
-// beneath any of them; Slurm. Who is started by two of them, as by torchrun under srun, is told first by the inner one.
-// 0 where there is none.
+// The rank among all processes of the job, from the launcher's variables: torchrun; Open MPI; MPICH, Intel MPI and
+// Cray's; PMIx beneath any of them; Slurm. If two of them are nested, as torchrun under srun, the inner one comes
+// first. 0 if there is none.
 std::uint32_t rank() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
     const std::string_view text = variable(name) ? variable(name) : "";
@@ -62,7 +62,7 @@ std::uint32_t rank() {
 
 struct FileName {
   std::string text;
-  bool tells_apart = false;  // names the process or the rank
+  bool tells_apart = false;  // contains %p or %r
 };
 
 FileName expand(std::string_view pattern) {
@@ -86,8 +86,8 @@ FileName expand(std::string_view pattern) {
   return name;
 }
 
-// Puts the rank before the ending: all ranks of a job begin in one folder, and would write one file, one over the
-// other. The first rank's keeps its name, which is also that of a process that has no others. Says so in `note`.
+// Puts the rank before the extension: all ranks of a job start in one folder, and would overwrite each other's file.
+// The first rank's file keeps its name, as does that of a process without ranks. Says so in `note`.
 void make_own(const OptionRow& row, FileName& name, std::string& note) {
   struct statx there {};  // stat() itself is a symbol of glibc 2.33 where this is built on one that is newer
   const bool known = statx(AT_FDCWD, name.text.c_str(), 0, STATX_TYPE, &there) == 0;
@@ -149,25 +149,24 @@ class Reader {
   Options& options_;
 };
 
-// Modes that cannot be had as they were asked for.
+// Refuses modes that are not possible as requested.
 void settle_mode(Options& options) {
   const std::string_view mode = setting(option_row("mode"));
   if (options.graphs && mode != "off") {
     options.graphs = false;
-    add_line(options.complaint,
-             "NIMBLE_GRAPHS=rewrite is not off where NIMBLE_MODE is set: leaving graphs as they are");
+    add_line(options.complaint, "NIMBLE_GRAPHS=rewrite works only with NIMBLE_MODE off: leaving graphs as they are");
   }
   // The host may read what a kernel has written as soon as the launch returns.
   const char* const blocking = variable("CUDA_LAUNCH_BLOCKING");
   if (options.mode > Mode::record && blocking && *blocking && std::string_view(blocking) != "0") {
     options.mode = Mode::off;
-    add_line(
-        options.complaint,
-        fmt::format("CUDA_LAUNCH_BLOCKING={} has each launch wait for its end: NIMBLE_MODE={} is off", blocking, mode));
+    add_line(options.complaint,
+             fmt::format("CUDA_LAUNCH_BLOCKING={} makes each launch wait for its end: NIMBLE_MODE={} is off", blocking,
+                         mode));
   }
 }
 
-// The mode by its name in the table.
+// The mode's name in the table.
 std::string_view mode_now(const Options& options) {
   if (options.mode == Mode::off) return options.graphs ? "graphs" : "off";
   return setting(option_row("mode"));
@@ -184,14 +183,14 @@ class FileNames {
     if (!is_written(row)) return name.text;
     std::string note;
     make_own(row, name, note);
-    // Of a folder it need not be said again, and whoever reads the log has found it.
+    // No note for folders, which say it themselves, nor for the log, whose reader has found it.
     if (row.access == PathAccess::writes_file && row.name != "log_file" && !note.empty()) options_.own_files = note;
     return name.text;
   }
 
  private:
   bool is_written(const OptionRow& row) const {
-    if (mode_ == "graphs" && row.name == "trace" && !is_set(row)) return false;  // it has no default then
+    if (mode_ == "graphs" && row.name == "trace" && !is_set(row)) return false;  // then it has no default
     return row.access != PathAccess::reads_file && counts_in(row, mode_);
   }
 
@@ -211,11 +210,11 @@ Options read_options() {
 #define NIMBLE_LIST(name, separator, modes, help) options.name = read.list(#name);
 #include "nimble/internal/options.def"
   settle_mode(options);
-  FileNames files(options);  // which of them are written depends on the mode
+  FileNames files(options);  // the mode decides which of them are written
 #define NIMBLE_PATH(name, fallback, access, modes, help) options.name = files.path(#name);
 #include "nimble/internal/options.def"
 
-  // By itself the bundle lies beside the trace.
+  // By default the bundle lies beside the trace.
   const std::size_t folder = options.trace.rfind('/');
   if (!is_set(option_row("bundle")) && folder != std::string::npos)
     options.bundle.insert(0, options.trace, 0, folder + 1);

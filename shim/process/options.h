@@ -1,5 +1,5 @@
 // The options of this process, from the environment, with a member for each row of nimble/internal/options.def. This
-// struct owns the parsed values. What runs by them gets what it needs handed over (shim/modes/session.cpp).
+// struct owns the parsed values; their users get what they need passed in (shim/modes/session.cpp).
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ struct Options {
 #define NIMBLE_LIST(name, separator, modes, help) std::vector<std::string> name;
 #include "nimble/internal/options.def"
 
-  // What follows from several options. In paths %p and %r are replaced. Those that this mode writes are this rank's
-  // own, whatever their names say.
-  std::string graphs_trace;  // where the recording of graphs goes; empty where NIMBLE_TRACE does not tell
-  std::string own_files;     // one line for the user where a name had to be changed for that; else empty
-  std::string complaint;  // on each value that was refused, so that the default counts, and on modes that cannot be had
+  // Derived from several options. In paths %p and %r are replaced. Files that this mode writes are this rank's own,
+  // whatever their names say.
+  std::string graphs_trace;   // where the recording of graphs goes; empty if NIMBLE_TRACE is not set
+  std::string own_files;      // one line for the user if that changed a name; else empty
+  std::string complaint;      // on each refused value, for which the default counts, and on modes that are not possible
   std::string log_complaint;  // the same on NIMBLE_LOG, for the log's first line
 };
 
-// Reads the environment. An unknown mode is off: what was not understood must not change the program.
+// Reads the environment. An unknown mode means off: an option that we do not understand must not change the program.
 Options read_options();
 
 }  // namespace nimble::shim

@@ -1,8 +1,8 @@
-// Something that each thread has one of, such as a buffer, made when the thread first asks.
+// An object per thread, such as a buffer, made when the thread first asks for it.
 //
-// When a thread ends, what it had goes to a thread that comes later. Nothing is destroyed: other libraries'
-// destructors, and those of the program's own thread-local objects, may still make calls when ours has run; such a late
-// caller takes one more. PerThread<T> is one such thing for each T, so T should be a struct of its user's own.
+// When a thread ends, a later thread takes its object over. Nothing is destroyed: other libraries' destructors, and
+// those of the program's own thread-local objects, may still make calls after ours has run; such a late caller takes
+// another object. There is one PerThread<T> for each T, so T should be a struct of its user's own.
 #pragma once
 
 #include <mutex>
@@ -13,7 +13,7 @@ namespace nimble::shim {
 template <class T>
 class PerThread {
  public:
-  // The calling thread's. Good until the thread ends.
+  // The calling thread's object. Valid until the thread ends.
   static T& get() {
     if (!value_) take();
     return *value_;
@@ -27,7 +27,7 @@ class PerThread {
   struct Return {
     ~Return() {
       Pool& pool = PerThread::pool();
-      // In a forked child whoever held it may be gone: then this one is of no more use.
+      // In a forked child the lock's holder may be gone: then this object is leaked.
       if (const std::unique_lock lock(pool.mutex, std::try_to_lock); lock) pool.free.push_back(value_);
       value_ = nullptr;
     }

@@ -1,11 +1,10 @@
-// The memory of libnimble.so's own C++ code: malloc's, and a reserve for what an exception takes down with it.
+// The operators new and delete of libnimble.so's own C++ code: malloc, and a reserve for unwinding.
 //
-// Where there is no memory, what needs some throws, and whoever called it goes on without. On the way there objects are
-// destroyed, and some of them allocate for that (nlohmann::json keeps a list of what it has yet to destroy). A
-// destructor may not throw: the process would end. So while an exception is on its way, and where code asks for it
-// (include/nimble/internal/process/memory_reserve.h), small requests that malloc refuses are met from the reserve. That
-// works like a stack: the piece that was taken last can be used again once it is given back, and destructors run in
-// that order.
+// If memory runs out, the code that needs some throws, and its caller goes on without. Unwinding destroys objects, and
+// some of them allocate for that (nlohmann::json keeps a list of what it has yet to destroy). A destructor may not
+// throw: the process would end. So during unwinding, and where code asks for it
+// (include/nimble/internal/process/memory_reserve.h), small requests that malloc refuses come from the reserve. It
+// works like a stack: the last piece taken can be reused once it is freed, and destructors run in that order.
 //
 // Not exported: the program's C++ code has operators of its own. Any thread; no locks.
 #include <atomic>
@@ -46,7 +45,7 @@ bool gave_back(void* memory) noexcept {
   if (at - first >= kReserveBytes) return false;
   const Piece piece = *(static_cast<const Piece*>(memory) - 1);
   std::size_t last = piece.end;
-  g_taken.compare_exchange_strong(last, piece.begin, std::memory_order_acq_rel);  // else it is left
+  g_taken.compare_exchange_strong(last, piece.begin, std::memory_order_acq_rel);  // else it is leaked
   return true;
 }
 

@@ -12,8 +12,8 @@
 
 #include "nimble/internal/process/own_thread.h"
 
-// nimble_on_stack(run, argument, top): run(argument) with its frames below `top`. The frame pointer says where the
-// caller's frame is, also to who unwinds.
+// nimble_on_stack(run, argument, top): run(argument) with its frames below `top`. The frame pointer locates the
+// caller's frame, also for the unwinder.
 asm(R"(
   .text
   .globl nimble_on_stack
@@ -48,11 +48,11 @@ constinit thread_local Room t_room;
 
 namespace {
 
-constexpr std::size_t kGuard = std::size_t{64} << 10;  // below it, so that what does not fit is no other memory
+constexpr std::size_t kGuard = std::size_t{64} << 10;  // below it, so that an overflow hits no other memory
 constexpr std::size_t kMostSpare = 16;
-constexpr std::size_t kUnlimited = std::size_t{8} << 20;  // of the first thread's stack: it is counted on no further
+constexpr std::size_t kUnlimited = std::size_t{8} << 20;  // of the first thread's stack: we rely on no more
 
-// Never given back, but for those that come when all places are taken.
+// Never unmapped, except those returned when all slots are taken.
 constinit std::atomic<std::byte*> g_spare[kMostSpare];
 
 std::byte* take() noexcept {
@@ -79,7 +79,7 @@ Room room_between(std::uintptr_t low, std::uintptr_t high) {
   return {low + kRoom, high - low > kRoom ? high - low - kRoom : 0, true};
 }
 
-// The first thread's stack grows as far as its limit, from what the kernel has put at its top. glibc would read
+// The first thread's stack grows to its limit, from what the kernel has put at its top. glibc would read
 // /proc/self/maps.
 Room room_of_first_thread() noexcept {
   const std::uintptr_t top = getauxval(AT_EXECFN);
@@ -101,12 +101,12 @@ Room room_of_thread() noexcept {
   return told ? room_between(begin, begin + bytes) : Room{};
 }
 
-// A stack that is in use, which for now is the thread's.
+// A stack in use, which meanwhile counts as the thread's.
 class InUse {
  public:
   explicit InUse(std::byte* stack) : stack_(stack), before_(t_room) {
     const auto low = reinterpret_cast<std::uintptr_t>(stack + kGuard);
-    // Whoever has it has room, however much of it is left.
+    // Nested uses have room, however much of it is left.
     t_room = {low, kOwnStackBytes, true};
   }
   ~InUse() {
@@ -132,7 +132,7 @@ bool look_for_room() noexcept {
   return here - t_room.begin < t_room.bytes;
 }
 
-// Where there is no memory for a stack, most of what is done fits in what the thread has.
+// If there is no memory for a stack, most work fits in what the thread has.
 void run_on_own_stack(void (*run)(void*), void* argument) {
   std::byte* const stack = take();
   if (!stack) return run(argument);

@@ -1,10 +1,10 @@
-// Runs what libnimble.so does inside a call of the program's where there is room for it: on the thread's stack, as a
-// call does, or, where that is small or is not known, on one of ours. Threads may have stacks of 16 KiB, and coroutines
-// have some that the thread knows nothing of; reading an image's code, building a graph or analyzing one take more than
-// the driver's own answer would have.
+// Runs libnimble.so's work inside a call of the program on a stack with room for it: the thread's, as for any call, or
+// one of ours if that is small or unknown. Threads may have stacks of 16 KiB, and coroutines have stacks that the
+// thread does not know; reading an image's code, building a graph or analyzing one takes more than the driver itself
+// would.
 //
-// It is the same thread all the while: its current context, its captures and its thread-locals. Exceptions pass. Stacks
-// of ours are kept for the next that needs one. Any thread, inside another use as well.
+// It stays the same thread, with its current context, captures and thread-locals. Exceptions propagate. Our stacks are
+// kept for the next use. Any thread; uses may nest.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace nimble::shim {
 
-// What is left of a thread's stack has to be so much, or ours is taken.
+// If less than this is left of a thread's stack, we use our own.
 inline constexpr std::size_t kRoom = std::size_t{512} << 10;
 
 namespace detail {
 
-// Where the thread has room: `begin` is so much above the low end of its stack, `bytes` what is above that. Without
-// bytes until it is asked for, and in threads that have none.
+// Where the thread has room: `begin` is kRoom above the low end of its stack, `bytes` the size above that. Zero bytes
+// until it is looked up, and in threads without room.
 struct Room {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
@@ -29,7 +29,7 @@ struct Room {
 };
 extern constinit thread_local Room t_room __attribute__((tls_model("initial-exec")));
 
-// Asks for this thread's stack, the first time; whether there is room. Out of line.
+// Looks this thread's stack up, the first time; whether there is room. Out of line.
 bool look_for_room() noexcept;
 void run_on_own_stack(void (*run)(void*), void* argument);
 
@@ -42,7 +42,7 @@ inline bool has_room() noexcept {
   return detail::look_for_room();
 }
 
-// Calls `function`, and returns what it does.
+// Calls `function`, and returns its result.
 template <class Function>
 std::invoke_result_t<Function&> with_room(Function&& function) {
   using Result = std::invoke_result_t<Function&>;

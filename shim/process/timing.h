@@ -1,5 +1,5 @@
-// What measures when the GPU runs the ops of a recording (NIMBLE_TIMING). Apart from options.h, which changes with
-// every option.
+// How a recording measures when the GPU runs its ops (NIMBLE_TIMING). Apart from options.h, which changes with every
+// option.
 #pragma once
 
 #include <cstdint>

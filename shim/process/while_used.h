@@ -1,13 +1,13 @@
-// Holds an object that the program's threads use without a lock. It may be taken away or replaced while some of them
-// are using it: then the last of them to leave destroys it.
+// Holds an object that the program's threads use without a lock. It may be removed or replaced while some of them are
+// using it: then the last of them to leave destroys it.
 //
-// New users get the present object, of which there is at most one. A use may last as long as a call of the driver does.
-// Users are counted in several places, each on a cache line of its own: each call of the program's enters and leaves,
-// and threads that counted in one place would wait for each other there.
+// New users get the present object, if there is one. A use may last as long as a driver call. Several counters, each on
+// its own cache line, count the users: every call of the program enters and leaves, and threads would contend for a
+// single counter.
 //
-// The counters of an object are never destroyed, but serve a later object. So a thread that has read where they are,
-// and comes late, finds them closed, or counts itself as a user of the later object. Any thread; the one lock is held
-// for a moment, where an object begins or has ended.
+// An object's counters are never destroyed, but reused for a later object. So a thread that has read their address, and
+// comes late, finds them closed, or counts as a user of the later object. Any thread; the one lock is held briefly,
+// when an object begins or has ended.
 #pragma once
 
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 namespace nimble::shim {
 
-// A use that is kept where no object with a destructor can be. Trivial.
+// A use, kept where an object with a destructor cannot be. Trivial.
 struct DetachedUse {
   void* of = nullptr;
   void* place = nullptr;  // where it is counted
@@ -33,7 +33,7 @@ template <class T>
 class WhileUsed {
   struct Place;
 
-  // Counts the users of some threads. Once it is closed nobody comes any more, and the last user leaves it drained.
+  // Counts the users of some threads. Once it is closed it admits no more, and the last user leaves it drained.
   struct alignas(64) Counter {
     static constexpr std::uint64_t kClosed = 1, kUser = 2;
     std::atomic<std::uint64_t> state{kClosed};
@@ -47,12 +47,12 @@ class WhileUsed {
       for (Counter& counter : counters) counter.place = this;
     }
     std::array<Counter, kCounters> counters;
-    alignas(64) std::atomic<std::size_t> undrained{0};  // who drains the last one destroys the object
+    alignas(64) std::atomic<std::size_t> undrained{0};  // whoever drains the last one destroys the object
     std::unique_ptr<T> what;
   };
 
  public:
-  // Keeps it from being destroyed. Empty where there is none.
+  // Keeps the object alive. Empty if there is none.
   class Use {
    public:
     Use() = default;
@@ -66,7 +66,7 @@ class WhileUsed {
       if (counter_) of_->leave(*counter_);
     }
 
-    // One more of the same. What has a user is not drained, though it may be closed.
+    // One more use of the same object. A counter with a user is not drained, though it may be closed.
     Use another() const {
       if (counter_) counter_->state.fetch_add(Counter::kUser, std::memory_order_relaxed);
       return Use(of_, counter_);
@@ -83,16 +83,16 @@ class WhileUsed {
     Use(WhileUsed* of, Counter* counter) : of_(of), counter_(counter) {}
 
     WhileUsed* of_ = nullptr;
-    Counter* counter_ = nullptr;  // which may be another thread's by now
+    Counter* counter_ = nullptr;  // may belong to another thread by now
   };
 
   WhileUsed() = default;
   WhileUsed(const WhileUsed&) = delete;
   WhileUsed& operator=(const WhileUsed&) = delete;
-  // Nobody uses any.
+  // No one uses it any more.
   ~WhileUsed() { put(nullptr); }
 
-  // The present one.
+  // A use of the present object.
   Use use() {
     for (;;) {
       Place* const place = present_.load(std::memory_order_acquire);
@@ -106,21 +106,22 @@ class WhileUsed {
     }
   }
 
-  // What was detached, which is empty from here on. Empty where it is none of this object's.
+  // The detached use, which is empty from here on. Empty if it is not of this holder.
   Use attach(DetachedUse& detached) {
     const DetachedUse taken = std::exchange(detached, {});
     return taken.of == this ? Use(this, static_cast<Counter*>(taken.place)) : Use();
   }
 
-  // Whether new users get the one that this use is of, still.
+  // Whether new users still get this use's object.
   bool is_present(const Use& use) const {
     const Place* const present = present_.load(std::memory_order_acquire);
     return use.counter_ ? use.counter_->place == present : !present;
   }
-  // Whether there is one. It may end at once.
+  // Whether there is an object. It may end at once.
   bool any() const { return present_.load(std::memory_order_acquire) != nullptr; }
 
-  // New users get this from now on, or none. The one before ends with its last user, or here: nobody waits for users.
+  // New users get this object from now on, or none. The previous one ends with its last user, or here: does not wait
+  // for users.
   void put(std::unique_ptr<T> next) {
     Place* place = nullptr;
     if (next) {
@@ -132,7 +133,7 @@ class WhileUsed {
     if (Place* const before = present_.exchange(place, std::memory_order_acq_rel)) close(*before);
   }
 
-  // The same as put(nullptr), unless there is another by now. Whether it did so.
+  // The same as put(nullptr), unless there is another object by now. Whether it did so.
   bool end(const Use& use) {
     Place* place = use.counter_ ? use.counter_->place : nullptr;
     if (!place || !present_.compare_exchange_strong(place, nullptr, std::memory_order_acq_rel)) return false;
@@ -153,8 +154,8 @@ class WhileUsed {
     return place;
   }
 
-  // Where this thread counts its uses. Descriptors of threads lie at a distance of one stack; this spreads them,
-  // whatever that is.
+  // Which counter this thread uses. Thread descriptors lie one stack apart; this spreads them, whatever that distance
+  // is.
   static std::size_t which() {
     constexpr int kBits = 4;
     static_assert(kCounters == 1u << kBits);
@@ -166,7 +167,7 @@ class WhileUsed {
       drained(*counter.place);
   }
 
-  // Each counter is drained once: here, where it has no users, or by the last of them.
+  // Each counter is drained once: here if it has no users, or by its last user.
   void close(Place& place) noexcept {
     for (Counter& counter : place.counters)
       if (counter.state.fetch_or(Counter::kClosed, std::memory_order_acq_rel) == 0) drained(place);

@@ -23,7 +23,7 @@ namespace nimble::shim {
 
 namespace {
 
-// What before() keeps for after(), on the same thread: the guard sees to it that calls do not nest.
+// What before() keeps for after(), on the same thread: the guard ensures that calls do not nest.
 struct Pending {
   std::uint64_t seq = 0;
   std::uint64_t begin_ns = 0;
@@ -31,17 +31,17 @@ struct Pending {
 };
 thread_local Pending t_pending __attribute__((tls_model("initial-exec")));
 
-// What is put together before the queue is locked: one for each thread, so that most calls allocate nothing.
+// Assembled before the queue is locked: one per thread, so that most calls allocate nothing.
 struct Gathered {
-  std::vector<TraceAccess> accesses;  // that few calls have
+  std::vector<TraceAccess> accesses;  // few calls have any
   std::vector<std::uint8_t> params;
   std::vector<TraceWord> words;  // that a copy carries
 };
-constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth their place
+constexpr std::size_t kMostAccesses = 4096;  // of one call; more are not worth the space
 
-// The context that the call is about.
+// The context that the call concerns.
 CUcontext context_of(const Call& call) {
-  // A legacy default stream is told apart by its context alone, and so is what stands for the stream of a graph.
+  // Only the context distinguishes legacy default streams; the same holds for the pseudo-stream of a graph.
   if (call.has_stream && (call.stream.is_legacy() || call.stream.is_of_graph()))
     return reinterpret_cast<CUcontext>(call.stream.key & ~std::uint64_t{3});
   if (call.has_stream) return streams().context(call.stream);
@@ -70,13 +70,13 @@ Recorder::Recorder(RecorderOptions options, CallContext& context, RecordObserver
   }
 }
 
-// Recorders are few, and exit handlers take no argument.
+// Exit handlers take no argument.
 static std::atomic<Recorder*> g_watching{nullptr};
 static void watches_no_more(Recorder* recorder) { g_watching.compare_exchange_strong(recorder, nullptr); }
 
 Recorder::~Recorder() {
   stop_watching();
-  watches_no_more(this);  // whatever kept it from being stopped
+  watches_no_more(this);  // in case it was not stopped
   steps_.reset();
   queue_.join();  // its thread may be calling us
 }
@@ -88,8 +88,8 @@ void Recorder::start_watching() {
   for (const auto& observer : observers_)
     stops_early |= observer->start([this](std::span<const DeviceTime> times) { queue_.push(times); });
   if (!stops_early) return;
-  // Libraries that were loaded later end before we do, and libcupti is one of them: let it go while it is whole. Exit
-  // handlers run in the opposite order of their registration, and libcupti has registered its own by now. Not in the
+  // Libraries that were loaded later are torn down before us, and libcupti is one of them: release it while it is
+  // intact. Exit handlers run in reverse order of registration, and libcupti has registered its own by now. Not in the
   // middle of a call that a signal has interrupted, nor in a child that shares our handlers.
   g_watching.store(this);
   watching_process_ = getpid();
@@ -99,7 +99,8 @@ void Recorder::start_watching() {
   });
 }
 
-// Who comes second waits for the first: libcupti must not end while somebody is in it. Bounded, as all waiting at exit.
+// A second caller waits for the first: libcupti must not be torn down while a thread is in it. Bounded, like all
+// waiting at exit.
 void Recorder::stop_watching() noexcept try {
   const NotCancelled not_cancelled;
   std::unique_lock lock(stop_watching_mutex_, std::try_to_lock);
@@ -114,9 +115,9 @@ void Recorder::stop_watching() noexcept try {
 }
 
 void Recorder::start() {
-  // Looked at first: a store would cost every other thread a cache miss.
+  // Test before storing: a store would cost every other thread a cache miss.
   if (watching_.load(std::memory_order_acquire)) return;
-  TraceWriter::find_driver();  // each of the first threads, before it has anything to write
+  TraceWriter::find_driver();  // by each of the first threads, before there is anything to write
   if (watching_.exchange(true, std::memory_order_acq_rel)) return;
   start_watching();
   if (steps_) steps_->look([this] { return calls(); });
@@ -132,8 +133,7 @@ Answer Recorder::before(Call& call) noexcept try {
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::nullopt;
   if (call.ends != Ends::nothing) {
-    if (!watching_.load(std::memory_order_acquire))
-      TraceWriter::find_driver();  // this may be the first that is written
+    if (!watching_.load(std::memory_order_acquire)) TraceWriter::find_driver();  // this may be the first record written
     Record record;
     record.call = call;
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
@@ -144,13 +144,13 @@ Answer Recorder::before(Call& call) noexcept try {
   for (const auto& observer : observers_) observer->comes(call);
   if (!call.traced) return std::nullopt;
   start();
-  // An address that is freed may be given out again at once, and one that is allocated is known only afterwards: so a
-  // free counts from its entry, an allocation from its return.
+  // A freed address may be reused at once, and an allocated one is known only after the call: so a free counts from its
+  // entry, an allocation from its return.
   if (!is_allocation(call.kind)) {
     t_pending.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
     t_pending.has_seq = true;
   }
-  // A stream cannot be asked what it is once it captures.
+  // A stream's kind cannot be queried once it captures.
   if (call.kind == CallKind::capture_begin) streams().kind(call.stream);
   for (const auto& observer : observers_) observer->before(call, t_pending.seq, any_captures_);
   current_call() = {call.symbol, 0};
@@ -167,8 +167,8 @@ bool Recorder::is_capturing(const StreamRef& stream) {
   return ask && ask(stream.handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Streams join a capture by waiting for an event, and leave it when it ends: the driver is asked for each call, as long
-// as any capture goes on.
+// Streams join a capture by waiting for an event, and leave it when it ends: so we ask the driver at each call while
+// any capture is under way.
 bool Recorder::captured(const Call& call) {
   return any_captures_.load(std::memory_order_relaxed) && call.has_stream && is_capturing(call.stream);
 }
@@ -177,7 +177,7 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
   const bool begins = call.kind == CallKind::capture_begin, ends = call.kind == CallKind::capture_end;
   if (!begins && !ends && call.ends != Ends::stream) return;
   if (begins && result != CUDA_SUCCESS) return;
-  // A capture may go on after a call that should have ended it, and end in one that failed.
+  // A capture may go on after a call that should have ended it, and end in a call that failed.
   if (ends && is_capturing(call.stream)) return;
   const std::lock_guard lock(captures_mutex_);
   if (begins) {
@@ -189,7 +189,7 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
-  // What observers ask the driver from here on is no part of the program's call.
+  // Driver calls of observers from here on are not part of the program's call.
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   // The recording may end in the middle of a call.
   struct Leaves {
@@ -216,7 +216,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
     (*observer)->after(call, result, t_pending.seq, observed);
   record.ticket = observed.ticket;
   if (is_op(call.kind) && captured(call)) {
-    // The graph's memory has its address from now on.
+    // From now on the graph's memory has its address.
     if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
     record.call.kind = CallKind::alloc;
     record.call.memory = MemoryKind::mapped;
@@ -235,14 +235,13 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
 
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
   if (call.height != 1 || call.width == 0 || call.device_source) return false;
-  // An entry point for the host's memory takes the device's as well.
+  // Entry points for host memory accept device memory, too.
   if (!call.host_source || (call.src.address >= allocated_.begin() && call.src.address < allocated_.end())) {
     const auto ask =
         reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
     unsigned type = 0, managed = 0;
     const bool is_known = ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) == CUDA_SUCCESS;
-    if (!is_known && !(ask && call.host_source))
-      return false;  // of what the driver does not know the entry point tells
+    if (!is_known && !(ask && call.host_source)) return false;  // if the driver does not know it, trust the entry point
     if (is_known && (type != CU_MEMORYTYPE_HOST ||
                      ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed))
       return false;
@@ -266,7 +265,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
         strays = &strays_.of(function, gathered.params.data());
         record.stray_count = static_cast<std::uint32_t>(strays->size());
       } else {
-        record.function = nullptr;  // not reached by callers that respect the driver's rules
+        record.function = nullptr;  // not reached by callers that follow the driver's rules
         record.param_bytes = 0;
       }
     }
@@ -298,7 +297,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
     if (record.words_known) record.word_count = static_cast<std::uint32_t>(gathered.words.size());
   }
   queue_.push(record, [&](Record& placed) {
-    static_cast<void>(graph.release());  // it is the placed record's
+    static_cast<void>(graph.release());  // the placed record owns it
     if (placed.word_count)
       std::copy(gathered.words.begin(), gathered.words.end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
@@ -312,7 +311,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   });
 }
 
-// Steps of which a name is not known are taken for others, so all of them are kept, within reason.
+// Steps without a known name would be mistaken for others, so all names are kept, within reason.
 const char* Recorder::kept_name(const char* name) {
   constexpr std::size_t kMostNames = 1024, kLongest = 255;
   if (!name || !*name) return nullptr;
@@ -349,7 +348,7 @@ SinkReport Recorder::report() {
   return report;
 }
 
-// No memory, or no thread to be had. A trace with a hole would be worth nothing: it ends here.
+// Out of memory or threads. A trace with a hole would be worthless: it ends here.
 void Recorder::give_up(const char* why) noexcept try {
   if (queue_.stop({why})) return;
   step_aside();
@@ -359,7 +358,7 @@ void Recorder::give_up(const char* why) noexcept try {
   passes_.store(true, std::memory_order_relaxed);
 }
 
-// Calls that are on their way count as recorded until CUPTI is let go of.
+// Calls in flight count as recorded until CUPTI is released.
 void Recorder::step_aside() noexcept try {
   stop_watching();
   tell_queue();
@@ -379,7 +378,7 @@ void Recorder::tell_queue() {
 void Recorder::tell_observers_end() noexcept try {
   const std::string trace = queue_.path();
   for (const auto& observer : observers_) observer->finish(trace);
-} catch (...) {  // no memory: none is told
+} catch (...) {  // out of memory: no coverage
 }
 
 void Recorder::finish() noexcept try {

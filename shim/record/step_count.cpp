@@ -20,7 +20,7 @@ namespace nimble::shim {
 namespace {
 
 constexpr std::uint64_t kFirstLook = 256;            // calls
-constexpr std::chrono::milliseconds kLookEvery{10};  // whether so many are there
+constexpr std::chrono::milliseconds kLookEvery{10};  // for whether there are enough
 constexpr int kLowestPriority = 19;
 
 }  // namespace
@@ -37,7 +37,7 @@ void StepCount::mark(bool begins, std::uint32_t thread, std::uint64_t seq) {
   {
     const std::lock_guard lock(mutex_);
     Marks& marks = marks_[thread];
-    if (marks.open && seq > marks.begin + 1) ++marks.steps;  // without a call it is none
+    if (marks.open && seq > marks.begin + 1) ++marks.steps;  // a step without a call does not count
     marks.open = begins;
     marks.begin = seq;
     steps = marks.steps;
@@ -54,16 +54,16 @@ void StepCount::look(std::function<std::uint64_t()> calls) {
   looking_ = true;
   const bool runs = start_own_thread([this, calls = std::move(calls)] {
     const Guard guard;
-    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread alone
+    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // this thread only
     try {
       work(calls);
-    } catch (const std::exception&) {  // no memory: it goes on to its bound
+    } catch (const std::exception&) {  // out of memory: it goes on to its limit
     }
     std::uint64_t bytes = 0;
     if (GrowingFile* const file = queue_.reading(bytes)) file->close();
     looking_.store(false, std::memory_order_release);
   });
-  if (!runs) looking_ = false;  // what is marked is counted all the same
+  if (!runs) looking_ = false;  // marked steps are still counted
 }
 
 void StepCount::work(const std::function<std::uint64_t()>& calls) {
@@ -74,7 +74,7 @@ void StepCount::work(const std::function<std::uint64_t()>& calls) {
       std::this_thread::sleep_for(kLookEvery);
       continue;
     }
-    // The recorder's own thread writes down what there is by now.
+    // The recorder's own thread writes what has been pushed so far.
     const std::uint64_t pushed = queue_.pushed();
     queue_.hurry();
     while (queue_.written() < pushed && !queue_.is_over() && !over_) std::this_thread::sleep_for(kLookEvery);
@@ -86,7 +86,8 @@ void StepCount::work(const std::function<std::uint64_t()>& calls) {
       return;
     }
     if (*steps >= steps_) return enough(*steps, "found");
-    // As many calls as it takes by what has been seen, within what is no waste of looks, nor of a recording.
+    // Look again at the number of calls that the rate of steps suggests, within bounds that waste neither looks nor
+    // recording.
     const std::uint64_t guess = *steps == 0 ? 2 * now : now / *steps * steps_ + now / 16;
     target = std::clamp(guess, now + now / 8 + 1, 2 * now);
   }
@@ -96,10 +97,9 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
   std::uint64_t left = 0, at = 0;
   GrowingFile* const file = queue_.reading(left);
   const bool is_there = file && file->open();
-  if (queue_.is_over()) return std::nullopt;  // the file may have its name by now
+  if (queue_.is_over()) return std::nullopt;  // the file may have been renamed by now
   if (!is_there) {
-    why_not =
-        file && file->is_file() ? "the trace is not where it was begun: from now on" : "where the trace is no file";
+    why_not = file && file->is_file() ? "the trace has been moved: from now on" : "since the trace is not a file,";
     why_not += " only steps that the program marks are counted";
     return std::nullopt;
   }

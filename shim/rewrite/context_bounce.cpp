@@ -8,7 +8,7 @@ namespace nimble::shim {
 
 namespace {
 
-// Bytes. A context takes 523 MiB on an H200, for a sixth of a second: nobody beside us is to miss them.
+// Bytes. A context takes 523 MiB on an H200, for a sixth of a second: no one else should run short.
 constexpr std::size_t kRoom = std::size_t{4} << 30;
 
 }  // namespace
@@ -18,7 +18,7 @@ bool settle(CallContext& context) {
     function = reinterpret_cast<Function*>(context.driver_symbol(name));
     return function != nullptr;
   };
-  // As they have been since CUDA 4: later versions of the first one differ in what they take.
+  // Signatures since CUDA 4; later versions of the first take other arguments.
   CUresult (*create)(CUcontext*, unsigned, CUdevice) = nullptr;
   CUresult (*pop)(CUcontext*) = nullptr;
   CUresult (*destroy)(CUcontext) = nullptr;

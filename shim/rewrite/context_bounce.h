@@ -1,17 +1,17 @@
-// A context that comes and goes beside the program's, behind which kernels of the program's follow each other sooner.
+// Creates and destroys a context beside the program's, after which the program's kernels follow each other sooner.
 //
-// Measured with driver 580.159 on an H200 (docs/explanation/pytorch.md, Contexts that come and go): between two kernels
-// that need each other lie 0.29 us, or 0.11 us once any context on the device has come or gone, be it another
-// process's, until a stream is used for the first time, and sometimes longer. NVIDIA documents nothing of it; nothing
-// smaller was found that does it.
+// Measured with driver 580.159 on an H200 (docs/explanation/pytorch.md, Contexts that come and go): dependent kernels
+// lie 0.29 us apart, or 0.11 us once any context on the device, even another process's, has been created or destroyed,
+// until a stream is first used, and sometimes longer. NVIDIA does not document this; we found nothing smaller with that
+// effect.
 #pragma once
 
 #include "nimble/internal/call.h"
 
 namespace nimble::shim {
 
-// Beside the current context, by the driver's own functions. False where there is none, where the device has no room to
-// spare, or the driver makes no other. The current context is the same behind it.
+// Does so by the driver's own functions. False if no context is current, the device has no room to spare, or the driver
+// refuses. The current context stays current.
 bool settle(CallContext& context);
 
 }  // namespace nimble::shim

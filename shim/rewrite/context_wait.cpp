@@ -14,12 +14,12 @@ namespace nimble::shim {
 namespace {
 
 constexpr std::chrono::microseconds kLook{100};
-// For a thread to come from its last step before the driver's call to where that has begun to wait.
+// Time for a thread to get from its last step before the driver call into the driver's wait.
 constexpr std::chrono::milliseconds kEntering{20};
 
 enum class State : int { begun, waits, given_up, done, failed };
 
-std::atomic<CUcontext> g_context{nullptr};  // of the thread that waits
+std::atomic<CUcontext> g_context{nullptr};  // of the waiting thread
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool is_done_within(std::chrono::milliseconds patience, CUcontext cu_context, Ca
       g_context.store(nullptr);
     });
     if (!runs) throw std::bad_alloc();
-  } catch (const std::exception&) {  // no memory, or no thread to be had
+  } catch (const std::exception&) {  // out of memory or threads
     g_context.store(nullptr);
     return false;
   }

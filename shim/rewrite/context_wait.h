@@ -1,9 +1,9 @@
-// Waits until all work of a context is done, for so long and no longer.
+// Waits for all work of a context, with a timeout.
 //
-// The driver can only be asked to wait for good, and what the GPU does may be waiting for the thread that asks. So a
-// thread of its own does, which outlasts the question where it has to; while one does no other is begun. The question
-// ends captures of other threads where they are under way when it is asked: the caller sees to it that none is, and
-// that none begins before the answer. Any thread; no lock may be held.
+// The driver's wait has no timeout, and the GPU's work may be waiting for the calling thread. So a helper thread waits,
+// which may outlast the call; there is one helper at a time. The wait would invalidate captures under way in other
+// threads: the caller ensures that there is none, and that none begins before this returns. Any thread; no lock may be
+// held.
 #pragma once
 
 #include <cuda.h>
@@ -15,12 +15,12 @@
 
 namespace nimble::shim {
 
-// Whether it was done within that time. `enter_helper_thread`: run first on that thread, so that its calls pass.
+// Whether the work was done in time. `enter_helper_thread` runs first on the helper thread, so that its calls pass.
 bool is_done_within(std::chrono::milliseconds patience, CUcontext cu_context, CallContext& context,
                     const std::function<void()>& enter_helper_thread);
 
-// The context is about to end, which waits for its work as well: until then the thread that is left of such a question
-// is in the driver with it.
+// The context is about to end, which also waits for its work: until then a left-over helper thread stays in the driver
+// with it.
 void wait_for_helper(CUcontext cu_context);
 
 }  // namespace nimble::shim

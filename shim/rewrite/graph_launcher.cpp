@@ -30,7 +30,7 @@ Answer GraphLauncher::launch(Call& call) {
     is_recorded = present && !present->is_over();
     is_recorded ? static_cast<void>(present->recorder().before(call)) : Recorder::skip();
   } catch (const std::bad_alloc&) {
-    // Its memory may be gone, and the driver launches it all the same.
+    // Its memory may be gone, and the driver would launch it anyway.
     if (!graph->is_transient_known() || part) return CUDA_ERROR_OUT_OF_MEMORY;
     throw;
   }
@@ -43,7 +43,7 @@ Answer GraphLauncher::launch(Call& call) {
   return made.result;
 }
 
-// It must not be launched once more, whatever comes of this.
+// Must not cause a second launch, whatever fails here.
 void GraphLauncher::launched(const Call& call) noexcept try {
   uses_.allocator.launched(call);
   uses_.dry_runs.submitted(call);
@@ -51,19 +51,20 @@ void GraphLauncher::launched(const Call& call) noexcept try {
   uses_.log.failed(call, error);
 }
 
-// While anything is captured nobody may ask whether an event has happened.
+// During a capture no event may be queried.
 GraphPair::Launch GraphLauncher::launch_one(const Call& call, GraphPair& graph) {
   return uses_.onlookers.launch(call, graph, [&](bool looked_at) {
     const auto launch_it = [&] { return graph.launch(call.exec, call.stream, !uses_.captures.any(), looked_at); };
     GraphPair::Launch made = launch_it();
-    if (made.result == CUDA_ERROR_OUT_OF_MEMORY && uses_.memory_return.give_back(call)) {  // as for calls that are not
+    if (made.result == CUDA_ERROR_OUT_OF_MEMORY &&
+        uses_.memory_return.give_back(call)) {  // as for calls that pass to the driver
       if (GraphPair::Launch again = launch_it(); again.result == CUDA_SUCCESS) made = std::move(again);  // answered
     }
     return made;
   });
 }
 
-// Whatever happens, no launch is made without the memory that it needs.
+// Whatever happens, never launches without the memory that the graph needs.
 GraphPair::Launch GraphLauncher::launch_with_memory(const Call& call, GraphPair& graph, TransientMemory::Part* part) {
   if (!part) return launch_one(call, graph);
   TransientMemory& transient = uses_.pool.transient();
@@ -80,14 +81,14 @@ GraphPair::Launch GraphLauncher::launch_with_memory(const Call& call, GraphPair&
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (!try_once() && std::chrono::steady_clock::now() < end) {
     if (uses_.memory_return.give_back(call)) continue;
-    if (transient.all(current_context()) == 0) break;  // none that others could give back
+    if (transient.all(current_context()) == 0) break;  // others have none to release
     std::this_thread::sleep_for(kBetween);
   }
   if (made.result == CUDA_SUCCESS) tell_reserve(call, *part);
   return made;
 }
 
-// Without memory for that it is not counted.
+// If memory runs out, it is not counted.
 void GraphLauncher::tell_reserve(const Call& call, const TransientMemory::Part& part) noexcept try {
   CapturePool& pool = uses_.pool;
   pool.graphs().reserve().launched(part.place(), call.stream.key, part.in_driver(), pool.former().moment());

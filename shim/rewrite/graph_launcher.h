@@ -1,7 +1,7 @@
-// Launches of the program's executable graphs: of each one of the two, with the memory there that it needs.
+// Launches the program's executable graphs: one of each pair, with the memory that it needs.
 //
-// Graphs of the driver's own would wait for each other on the device where memory is short; here the host waits until
-// those before are through, but not for good, since they may wait for this thread.
+// With the driver's own memory, graphs would wait for each other on the device when memory is short; here the host
+// waits until earlier ones are done, but not for ever, since they may wait for this thread.
 //
 // Owns the count of launches of rewritten graphs. No lock; calls the driver, under the graph's own lock (GraphPair).
 // Any thread.
@@ -46,9 +46,9 @@ class GraphLauncher {
   // The answer to the program's call; nothing where the driver is to launch it.
   Answer launch(Call& call);
   // Whether the calling thread may launch it on the stream: its context is current, and the stream does not capture.
-  // Nothing where the graph is not known.
+  // Nothing if the graph is not known.
   std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const;
-  // How many there were of rewritten graphs.
+  // The number of launches of rewritten graphs.
   std::uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
  private:

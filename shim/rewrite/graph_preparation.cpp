@@ -13,8 +13,8 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr const char* kNothingInIt = "it holds no two nodes";  // not worth a line
-constexpr std::size_t kMostUnknown = 4;  // kinds of nodes that are named, of which nothing is known
+constexpr const char* kNothingInIt = "it has fewer than two nodes";  // not worth a line
+constexpr std::size_t kMostUnknown = 4;                              // kinds of unknown nodes named in the log
 constexpr const char* kReleased = "it names memory that was released since it was captured";
 
 const TraceProbe::Range& range_of(const TraceProbe::Range& range) { return range; }
@@ -42,7 +42,7 @@ std::vector<const ImageInfo*> images_of(const ProgramGraph& graph) {
   return images;
 }
 
-// Where the memory plan of a graph's schedule has the allocations of its capture; null where it does not tell.
+// Where the memory plan of a graph's schedule puts its capture's allocations; null if it has none.
 std::shared_ptr<const CapturePlan> capture_plan(const CaptureMemory& memory, const GraphSchedule& schedule) {
   auto plan = std::make_shared<CapturePlan>();
   auto offset = schedule.offsets.begin();
@@ -75,7 +75,7 @@ void GraphPreparation::instantiated(const Call& call) {
     if (why != kNothingInIt) uses_.log.say("graph " + std::to_string(number) + " stays as it is: " + why);
   }
   analysis.put(call.exec, made, [&](GraphPair& replaced) { uses_.onlookers.leave(replaced); });
-  // Launches that nobody sees may come of it; others of which none ever comes need no memory.
+  // The device may launch it unseen, so it keeps its memory; other graphs need none until they are launched.
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
     uses_.pool.graphs().keep(nullptr, call.exec);
   } else {
@@ -90,9 +90,9 @@ std::string GraphPreparation::rewrite(CUgraph graph, std::uint64_t flags, GraphP
   if (original.nodes().size() < 2) return kNothingInIt;
   if (uses_.memory.names_released(original)) return kReleased;
   const std::optional<CaptureMemory> memory = uses_.pool.memory_of(graph);
-  if (memory && memory->kind == CaptureMemory::Kind::broken) return "the capture did not keep to its plan";
+  if (memory && memory->kind == CaptureMemory::Kind::broken) return "the capture did not follow its plan";
   const bool with_memory = memory && memory->kind == CaptureMemory::Kind::once;
-  if (with_memory && !original.in_order_of_creation()) return "its nodes stand in another order than they came";
+  if (with_memory && !original.in_order_of_creation()) return "its nodes are not in the order of their creation";
   const auto one_at_a_time = uses_.recordings.one_at_a_time();
   const GraphRecordings::Use recording = uses_.recordings.for_graph();
   if (!recording) return kFull;
@@ -108,7 +108,8 @@ std::string GraphPreparation::rewrite(CUgraph graph, std::uint64_t flags, GraphP
   return build(original, recorded, found, memory, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0, made);
 }
 
-// What its nodes name, whoever has allocated it; without what cuDNN has for itself, where nobody looks.
+// Tells the observers' table which memory its nodes name, whoever allocated it; without cuDNN's own, which no one
+// observes.
 void GraphPreparation::tell_onlookers(GraphPair& graph, const GraphSchedule& found) {
   std::vector<MemoryRange> ranges;
   for (const TraceProbe::Range& range : found.memory) {

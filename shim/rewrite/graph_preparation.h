@@ -1,9 +1,9 @@
-// What is made of a graph when the program makes it executable: its nodes are recorded, as a step that is analyzed
-// there and then; what comes out is built beside the program's own executable graph, and both are one of the live
-// graphs from then on. One of which it is not known what its nodes touch is the program's own for good.
+// Prepares a graph when the program instantiates it: records its nodes, as a step that is analyzed there and then, and
+// builds the result beside the program's own executable graph; from then on the pair is one of the live graphs. If it
+// is unknown what the nodes touch, the program's own is used for good.
 //
-// Owns the rules that analyses go by, and counts graphs. Analyses run on the program's thread, one at a time, under the
-// recordings' lock for that, which alone is held while the driver does anything. Any thread.
+// Owns the rules for analyses, and counts graphs. Analyses run on the program's thread, one at a time, under the
+// recordings' analysis lock, the only one held while the driver is called. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -50,7 +50,7 @@ class GraphPreparation {
   GraphPreparation(std::vector<std::string> rules, Tune tune, const Uses& uses)
       : uses_(uses), tune_(tune), rules_(std::move(rules)) {}
 
-  // The program has made a graph executable.
+  // The program has instantiated a graph.
   void instantiated(const Call& call);
 
  private:

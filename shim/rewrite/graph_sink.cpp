@@ -14,7 +14,7 @@ namespace nimble::shim {
 
 namespace {
 
-// Whether the call at hand was known to end a context before the driver saw it.
+// Whether the current call was known to end a context before the driver saw it.
 thread_local bool t_context_ends __attribute__((tls_model("initial-exec"))) = false;
 
 }  // namespace
@@ -56,7 +56,7 @@ Answer GraphSink::before(Call& call) noexcept {
   return answer;
 }
 
-// What the call is about to end or to change, whatever becomes of it.
+// Notes what the call is about to end or to change, whatever its outcome.
 void GraphSink::hear(const Call& call) {
   if (call.exec && call.kind != CallKind::graph_launch) edited(call);
   if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
@@ -106,7 +106,7 @@ void GraphSink::after(const Call& call, CUresult result) noexcept try {
   const bool good = result == CUDA_SUCCESS;
   if (call.kind == CallKind::capture_begin) capture_began(call, good);
   if (call.kind == CallKind::capture_end) capture_ended(call, good);
-  // The last user of a primary context ends it, which shows afterwards.
+  // The last user of a primary context ends it, which we learn afterwards.
   if (good && call.kind == CallKind::context_end && !t_context_ends) let_go_of(call);
   if (call.kind == CallKind::context_end) pool_.context_ended(call.context, good && is_end_of_context(call));
   if (good) has_done(call);
@@ -154,7 +154,7 @@ void GraphSink::capture_ended(const Call& call, bool good) {
   if (const std::optional<CaptureMemory> memory = pool_.memory_of(graph)) recordings_.came(*memory);
 }
 
-// Those whose stream or context ends never come to an end of their own.
+// Captures whose stream or context ends will not end by themselves.
 void GraphSink::forget_captures(const Call& call) {
   for (const CapturesUnderWay::Begun& begun : captures_.forget(call)) {
     workspaces_.forget(begun.id);
@@ -166,7 +166,7 @@ void GraphSink::forget_captures(const Call& call) {
 
 bool GraphSink::learn(bool learns) {
   if (learns) {
-    requests_.drop_plans();  // or this thread itself would keep a recording
+    requests_.drop_plans();  // else this thread itself would keep a recording
     recordings_.learning_begins();
   } else {
     recordings_.catch_up();
@@ -216,8 +216,8 @@ void GraphSink::has_edited(const Call& call) {
   }
 }
 
-// Before the driver knows: from then on another thread may be given the same handle. One that the driver does not take
-// is none of a graph's, or the program is past helping.
+// Before the driver knows: from then on another thread may get the same handle. If the driver refuses the call, the
+// handle is not a graph's, or the program is broken anyway.
 void GraphSink::handle_ends(const Call& call) {
   if (call.edit == GraphEdit::destroy) {
     pool_.graphs().destroyed(call.exec);
@@ -228,7 +228,7 @@ void GraphSink::handle_ends(const Call& call) {
   dry_runs_.destroyed(call.graph);
 }
 
-// What graphs rest on is about to go.
+// Something that graphs depend on is about to end.
 void GraphSink::let_go_of(const Call& call) {
   memory_.is_about_to_end(call);
   graphs_.tell(call);
@@ -250,13 +250,13 @@ std::optional<bool> GraphSink::writes_only(CUgraphExec exec, const std::vector<T
   std::string what_else;
   const bool only = graph->facts().writes_only(ranges, what_else);
   if (!only)
-    log_.say("graph " + std::to_string(graph->number()) + " may write to more than was asked about: " + what_else);
+    log_.say("graph " + std::to_string(graph->number()) + " may write to memory that is not listed: " + what_else);
   return only;
 }
 
 bool GraphSink::keep(CUgraphExec exec) {
   const LiveGraphs::Shared graph = graphs_.find(exec ? exec : requests_.last());
-  if (graph) graph->keep("the program wants it so");
+  if (graph) graph->keep("the program asked for it");
   return graph != nullptr;
 }
 
@@ -279,7 +279,7 @@ SinkReport GraphSink::report() {
 bool GraphSink::is_idle(CUstream stream) const {
   if (captures_.any()) return false;
   const auto ask = reinterpret_cast<decltype(&::cuStreamQuery)>(context_.driver_symbol("cuStreamQuery"));
-  const RelaxedCaptures relaxed(context_);  // one may begin meanwhile, which the question would end
+  const RelaxedCaptures relaxed(context_);  // one may begin meanwhile, and the query would invalidate it
   return ask && ask(stream) == CUDA_SUCCESS;
 }
 

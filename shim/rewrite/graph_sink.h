@@ -1,17 +1,17 @@
-// NIMBLE_GRAPHS=rewrite: graphs that the program makes itself are made once more, without the order that only came from
-// their being put on one stream, and launched in place of its own where that is faster.
+// NIMBLE_GRAPHS=rewrite: rebuilds the program's own graphs without the order that only came from capturing on one
+// stream, and launches the results in their place if that is faster.
 //
-// Meanwhile all calls are recorded into memory (recording/). When the program makes a graph executable, the graph is
-// analyzed there and then, and built once more beside its own (graph_preparation.h); each launch of that launches one
-// of the two (graph_launcher.h). A graph that is changed, or parts of whose memory come to lie in one allocation
-// (graph/touched_memory.h), is the program's own again for good, and so is one of which it is not known what its nodes
-// touch (live/). What the program allocates while it captures is not the driver's, but of a pool (pool/, allocate/).
+// Meanwhile all calls are recorded into memory (recording/). When the program instantiates a graph, it is analyzed
+// there and then, and rebuilt beside its own (graph_preparation.h); each launch launches one of the two
+// (graph_launcher.h). If a graph is changed, or separate memory of it comes to lie in one allocation
+// (graph/touched_memory.h), its own is used again for good, and so it is if it is unknown what its nodes touch (live/).
+// What the program allocates while it captures comes from a pool instead of the driver (pool/, allocate/).
 //
-// A CallSink, called from any thread: it hands each call on to those who own what the call is about, in their order,
-// and what the C API and cuBLAS's door ask of it likewise. Owns them, and nothing that needs a lock; what a call that
-// is on its way has shown is kept with its thread. No lock but a graph's own, and that of an analysis, is held while
-// the driver does anything; under the one of what is allocated it is asked which stream captures. Kept for the life of
-// the process.
+// A CallSink, called from any thread: it passes each call to the parts that own what the call concerns, in their order,
+// and likewise requests of the C API and of cuBLAS's wrappers. Owns these parts, and nothing that needs a lock; the
+// state of a call in flight is thread-local. Only a graph's own lock and the analysis lock are held while the driver is
+// called; under the lock of the allocation history only which stream captures is queried. Kept for the life of the
+// process.
 #pragma once
 
 #include <algorithm>
@@ -66,29 +66,28 @@ class GraphSink final : public CallSink {
   void finish() noexcept override { recordings_.finish(); }
   bool forked() noexcept override { return recordings_.forked(); }
 
-  // --- What the calling thread captures, or is to capture.
+  // --- What the calling thread captures, or is about to capture.
 
-  // From now on its launches are compared, and its captures made to learn from; or not any more. False where it was so
-  // already.
+  // Starts or stops learning: comparing its launches, and learning from its captures. False if nothing changes.
   bool learn(bool learns);
-  // The next captures that it begins get their memory as is best for the graphs that it has made executable since it
-  // began to learn, or last, each for one, in their order. False where nothing is known of any.
+  // The next captures that it begins get their memory by the plans of the graphs that it has instantiated since it
+  // began to learn, now or last, one each, in order. False if there is no plan at all.
   bool capture_again() { return requests_.capture_again(); }
-  // What it does is followed as if a stream captured (DryRuns).
+  // Rehearsals: follows calls as if a stream captured (DryRuns).
   DryRuns& dry_runs() { return dry_runs_; }
-  // How many captures go on, at most, of any thread.
+  // How many captures are under way, at most, in all threads.
   std::uint64_t captures() const { return static_cast<std::uint64_t>(std::max(0, captures_.count())); }
-  // The memory that cuBLAS is to work in on a stream (WorkspaceSlots). Called outside driver calls.
+  // The workspaces for cuBLAS on a stream (WorkspaceSlots). Called outside driver calls.
   WorkspaceSlots& workspaces() { return workspaces_; }
 
-  // --- Its executable graphs. Nothing, or false, where a graph is not known; null stands for the one that the calling
-  // thread has made last.
+  // --- Its executable graphs. Nothing, or false, if a graph is not known; null means the one that the calling thread
+  // has made last.
 
   std::optional<GraphStatus> status(CUgraphExec exec);
-  // Whether all that its nodes write, by what is known of them, is memory that its own capture has allocated, or cuDNN
-  // for itself, or lies in one of these ranges; else it is said what does not. No null.
+  // Whether all memory that its nodes are known to write was allocated by its own capture, or by cuDNN for itself, or
+  // lies in one of these ranges; else logs what does not. Not null.
   std::optional<bool> writes_only(CUgraphExec exec, const std::vector<TraceProbe::Range>& ranges);
-  // It is launched as it is from now on.
+  // From now on the program's own is launched.
   bool keep(CUgraphExec exec);
   // GraphLauncher::may_launch().
   std::optional<bool> may_launch(CUgraphExec exec, CUstream stream) const { return launcher_.may_launch(exec, stream); }
@@ -96,9 +95,9 @@ class GraphSink final : public CallSink {
   // --- The rest.
 
   MemoryWatch& watch() { return memory_.watch(); }
-  // Whether all is done that was put on the stream. No where somebody captures, or it cannot be told.
+  // Whether all work on the stream is done. False during captures, or if it cannot be told.
   bool is_idle(CUstream stream) const;
-  // context_bounce.h, where nothing is captured.
+  // Does context_bounce.h's settle(), unless a capture is under way.
   bool settle();
 
  private:

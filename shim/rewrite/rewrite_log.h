@@ -1,5 +1,4 @@
-// What is told of the program's graphs, for people. Nothing is told where there is no memory for it. Any thread; holds
-// no lock.
+// Log messages about the program's graphs. Silent if memory runs out. Any thread; holds no lock.
 #pragma once
 
 #include <exception>
@@ -21,7 +20,7 @@ class RewriteLog {
 
   void say(const std::string& text) const noexcept { tell(ReplayLog::info, text); }
   void warn(const std::string& text) const noexcept { tell(ReplayLog::warning, text); }
-  // What Nimble meant to do for the call has failed; the call itself goes on.
+  // Nimble's part in the call has failed; the call itself goes on.
   void failed(const Call& call, const std::exception& error) const noexcept try {
     write_(ReplayLog::warning, std::string(call.symbol) + ": " + error.what());
   } catch (...) {  // no memory even for that

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 static_assert(kBufferBytes % kProbeChunk == 0);
 
-// Polls without a pause at first: most kernels are short.
+// Polls without pausing at first: most kernels are short.
 constexpr int kEagerPolls = 200;
 constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{1000};
 
@@ -44,8 +44,8 @@ bool DeviceReader::may_capture(CUstream stream) {
 }
 
 DeviceReader::Outcome DeviceReader::settle(CUstream stream) {
-  // Made anew each time: an event belongs to a context, and goes with it. It fails where the stream is of another
-  // context than the current one; then nothing is read.
+  // Created each time: an event belongs to a context, and ends with it. Fails if the stream belongs to another context
+  // than the current one; then nothing is read.
   CUevent event = nullptr;
   if (const CUresult result = create_(&event, CU_EVENT_DISABLE_TIMING)) return fail(result);
   CUresult state = record_(event, stream);
@@ -70,13 +70,13 @@ DeviceReader::Outcome DeviceReader::read(CUstream stream, std::span<const Piece>
     std::size_t piece, at, bytes;
   };
   if (!buffer_) buffer_ = std::make_unique_for_overwrite<std::uint8_t[]>(kBufferBytes);
-  std::vector<Portion> portions;  // that are on their way
+  std::vector<Portion> portions;  // in flight
   std::size_t used = 0;
   const auto arrive = [&] {
     if (portions.empty()) return Outcome::done;
     const Outcome outcome = settle(stream);
     if (outcome != Outcome::done) {
-      static_cast<void>(buffer_.release());  // a copy may still come: its destination must stay
+      static_cast<void>(buffer_.release());  // a copy may still be in flight: its destination must stay
       return outcome;
     }
     for (const Portion& portion : portions) take(portion.piece, {buffer_.get() + portion.at, portion.bytes});
@@ -93,7 +93,7 @@ DeviceReader::Outcome DeviceReader::read(CUstream stream, std::span<const Piece>
       }
       const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(room, pieces[i].bytes - done));
       if (const CUresult result = copy_(buffer_.get() + used, pieces[i].address + done, bytes, stream)) {
-        // What was submitted before it may still be on its way.
+        // Earlier copies may still be in flight.
         if (!portions.empty() && settle(stream) != Outcome::done) static_cast<void>(buffer_.release());
         return fail(result);
       }

@@ -1,10 +1,10 @@
 // Reads the program's memory on one of its streams, without ever waiting for long.
 //
-// All that is put on the stream is a copy to the host and an event: the copy sees what the stream's work has done so
-// far, and everything that this work waits for. Waiting is polling, with a bound, since what the stream does may depend
-// on calls that the program has yet to make. Errors are answers, and nothing else: an error of the program's own kernel
-// that comes up here sticks to the context, so the program's next call meets it as it would have without us; the driver
-// API keeps no record of errors that a call of ours could use up.
+// We put only a copy to the host and an event on the stream: the copy is ordered after the stream's work so far, and
+// after everything that this work waits for. Waiting is bounded polling, since the stream's work may depend on calls
+// that the program has yet to make. Errors are only returned: an error of the program's own kernel that surfaces here
+// sticks to the context, so the program's next call meets it as it would have without us; the driver API keeps no error
+// record that a call of ours could consume.
 //
 // Not synchronised: its owner's lock guards it. Must be used with the guard entered, and where nothing captures.
 #pragma once
@@ -24,11 +24,11 @@ class DeviceReader {
  public:
   enum class Outcome : std::uint8_t {
     done,
-    late,    // not within the bound: nothing of ours waits on the stream but an event
-    failed,  // error() says what the driver said
+    late,    // not within the bound: only an event of ours waits on the stream
+    failed,  // error() has the driver's error
   };
-  // Where reading puts what it reads: the piece's number in the list, and the next bytes of it. Every portion of a
-  // piece but its last is a multiple of 4 KiB long.
+  // Receives what is read: the piece's number in the list, and its next bytes. Every portion of a piece but the last is
+  // a multiple of 4 KiB long.
   using Take = std::function<void(std::size_t, std::span<const std::uint8_t>)>;
   struct Piece {
     std::uint64_t address = 0, bytes = 0;
@@ -40,11 +40,11 @@ class DeviceReader {
   const std::string& why_not() const { return why_not_; }
   CUresult error() const { return error_; }
 
-  // Whether the stream captures, or cannot be asked.
+  // Whether the stream captures, or the query fails.
   bool may_capture(CUstream stream);
-  // Until all that the stream was given is done.
+  // Waits until all work on the stream is done.
   Outcome settle(CUstream stream);
-  // Reads all pieces. The stream has settled before.
+  // Reads all pieces. The stream must have settled before.
   Outcome read(CUstream stream, std::span<const Piece> pieces, const Take& take);
 
   std::uint64_t bytes_read() const { return bytes_read_; }
@@ -65,7 +65,7 @@ class DeviceReader {
   std::unique_ptr<std::uint8_t[]> buffer_;
 };
 
-// For its life: calls that would spoil a capture that another thread has begun do not, on this thread.
+// While it lives, this thread's calls do not invalidate captures that other threads have begun.
 class RelaxedCaptures {
  public:
   explicit RelaxedCaptures(CallContext& context);

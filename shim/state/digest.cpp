@@ -17,7 +17,7 @@ void append_changes(std::uint64_t base, std::uint64_t size, const ChunkDigests& 
     if (size) changes.push_back({base, size, false, true});
     return;
   }
-  bool open = false;  // whether the range that was appended last may go on
+  bool open = false;  // whether the last appended range may be extended
   for (std::size_t i = 0; i < before.chunks().size(); ++i) {
     const bool differs = before.chunks()[i] != after.chunks()[i];
     const std::uint64_t begin = std::uint64_t{i} * kProbeChunk;

@@ -1,6 +1,6 @@
-// What memory held, as one digest for each chunk of 4 KiB, and where two states of it differ.
+// Memory contents as one digest per chunk of 4 KiB, and where two states differ.
 //
-// Pure; no driver. A store of the value that was there already leaves no trace in a digest.
+// Pure; no driver. A digest cannot show a store of the value that was there already.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class ChunkDigests {
   std::vector<std::uint64_t> chunks_;
 };
 
-// Appends the ranges in which an object of `size` bytes at `base` differs between two states, as whole chunks, with
-// neighbours put together. States of different length differ throughout.
+// Appends the ranges in which an object of `size` bytes at `base` differs between two states, as whole chunks, merging
+// neighbours. States of different length differ throughout.
 void append_changes(std::uint64_t base, std::uint64_t size, const ChunkDigests& before, const ChunkDigests& after,
                     std::vector<TraceAccess>& changes);
 

@@ -50,7 +50,7 @@ bool primary_context_is_active(CUdevice device) {
   return !ask || (ask(device, &flags, &active) == CUDA_SUCCESS && active != 0);
 }
 
-// The driver has no question for it, but retaining tells; only done where that does not bring the context to life.
+// The driver has no query for it, but retaining tells; done only if that does not create the context.
 CUcontext primary_context(CUdevice device) {
   static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRetain)> retain("cuDevicePrimaryCtxRetain");
   static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxRelease_v2)> release("cuDevicePrimaryCtxRelease_v2");

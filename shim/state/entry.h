@@ -1,9 +1,9 @@
-// What all decoders share. A decoder is a struct with up to three static functions, each taking the entry point's own
-// arguments after the Call:
+// Helpers that all decoders share. A decoder is a struct with up to three static functions, each taking the entry
+// point's own arguments after the Call:
 //   before(entry, call, args...)  what is known when the program calls
-//   after(call, args...)          what the driver gave back; only run on CUDA_SUCCESS
+//   after(call, args...)          what the driver returned; only run on CUDA_SUCCESS
 //   answer(call, args...)         hands the program what the sink answered instead of the driver
-//   reply(call, known, driver, args...)   of a question: what the program gets, by what the sink knows
+//   reply(call, known, driver, args...)   for a query: what the program gets, given what the sink knows
 //   (shim/intercept/decode/question.h)
 // or with passed(args...) alone, run on CUDA_SUCCESS: no sink hears of such a call, and no session begins with it.
 // Overloads stand for entry points with other arguments. Out-parameters may be null.
@@ -23,27 +23,27 @@ struct Entry {
 // A small number for the calling thread, counted from 0 in the order of first calls.
 std::uint32_t thread_index();
 
-// The stream that `handle` means in this entry point, for the calling thread and its current context.
+// The stream that `handle` denotes in this entry point, for the calling thread and its current context.
 StreamRef stream_ref(Entry entry, CUstream handle);
 
-// Whether allocations of the default pool are like any other: false once the program has put another pool in its place,
-// or has let others reach a pool's memory.
+// Whether allocations of the default pool are like any other: false once the program has replaced the pool, or has let
+// others access a pool's memory.
 bool default_pool_is_plain();
-// How often the program has put another pool into its place, or changed who reaches a pool; 0 while it is plain.
+// How often the program has replaced it, or changed the access to a pool; 0 while it is plain.
 std::uint64_t default_pool_changes();
 void default_pool_changed();
 
-// The calling thread's context; null where it has none.
+// The calling thread's context; null if it has none.
 CUcontext current_context();
 
 // The primary context of a device, null where it is not active; whether it is; the context that a green context is.
 CUcontext primary_context(CUdevice device);
-// Whether it is the primary one of a device.
+// Whether it is a device's primary context.
 bool is_primary(CUcontext context);
 bool primary_context_is_active(CUdevice device);
 CUcontext context_of_green(CUgreenCtx context);
 
-// A context ends: the handles of its streams may come back.
+// A context ends: the handles of its streams may be reused.
 void context_ending(CUcontext context);
 // It has ended: its modules are gone.
 void context_ended(CUcontext context);

@@ -15,7 +15,7 @@ namespace nimble::shim {
 
 namespace {
 
-// The driver's questions about code. Not in the call table: programs may ask them too, and nothing follows from it.
+// The driver's queries about code. Not in the call table: programs may call them too, without consequences.
 constinit DriverFunction<decltype(&::cuFuncGetName)> g_function_name("cuFuncGetName");
 constinit DriverFunction<decltype(&::cuKernelGetName)> g_kernel_name("cuKernelGetName");
 constinit DriverFunction<decltype(&::cuKernelGetFunction)> g_function_of_kernel("cuKernelGetFunction");
@@ -28,12 +28,12 @@ constinit DriverFunction<decltype(&::cuLibraryGetGlobal)> g_library_global("cuLi
 constinit DriverFunction<decltype(&::cuDeviceGetCount)> g_device_count("cuDeviceGetCount");
 constinit DriverFunction<decltype(&::cuDeviceGetAttribute)> g_device_attribute("cuDeviceGetAttribute");
 
-// Where a variable lies; false where the driver does not tell.
+// Finds where a variable lies; false if the driver does not say.
 bool find_global(const void* image, bool of_library, ProvenGlobal& global) {
   CUdeviceptr address = 0;
   std::size_t bytes = 0;
   if (of_library) {
-    // A variable of a library is another one in each context, and what is known of a kernel is known for all of them.
+    // A library's variable has an instance per context, but what we know of a kernel holds for all contexts.
     int devices = 0;
     const auto count = g_device_count.get();
     const auto ask = g_library_global.get();
@@ -50,7 +50,7 @@ bool find_global(const void* image, bool of_library, ProvenGlobal& global) {
   return address != 0 && bytes != 0;
 }
 
-// The parameters' layout, or nothing where the driver is too old (before 12.4) or refuses.
+// The parameters' layout, or nothing if the driver is too old (before 12.4) or refuses.
 template <class Query, class Handle>
 std::optional<std::vector<ParamLayout>> layout_of(Query query, Handle handle) {
   if (!query) return std::nullopt;
@@ -76,14 +76,14 @@ std::vector<unsigned> ask_architectures() {
     int major = 0, minor = 0;
     if (attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) != CUDA_SUCCESS ||
         attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) != CUDA_SUCCESS)
-      return {};  // what holds on all devices cannot be told
+      return {};  // no answer can hold on all devices
     const auto arch = static_cast<unsigned>(10 * major + minor);
     if (std::find(list.begin(), list.end(), arch) == list.end()) list.push_back(arch);
   }
   return list;
 }
 
-// Whether what is known of two kernels is the same.
+// Whether we know the same of two kernels.
 bool same(const FunctionInfo& a, const FunctionInfo& b) {
   const auto of = [](const FunctionInfo& one) {
     return std::tie(one.name, one.image, one.is_kernel_handle, one.params, one.param_bytes, one.self_contained,
@@ -96,14 +96,14 @@ bool same(const FunctionInfo& a, const FunctionInfo& b) {
          (!a.proof || of_proof(*a.proof) == of_proof(*b.proof));
 }
 
-// Without memory for it there is another record, where that code comes again: what is dropped stays dropped.
+// If memory runs out, the record is lost, and the same code gets a new one when it is loaded again.
 template <class Key, class Info>
 void keep_spare(std::unordered_multimap<Key, const Info*>& spares, const Key& key, const Info* info) noexcept try {
   spares.emplace(key, info);
 } catch (const std::bad_alloc&) {
 }
 
-// The compute capabilities of the devices that there are, as 90 for 9.0. The driver is asked once, and under no lock.
+// The compute capabilities of the devices, as 90 for 9.0. Asks the driver once, without a lock.
 const std::vector<unsigned>& architectures() {
   static std::atomic<const std::vector<unsigned>*> known{nullptr};
   if (const auto* list = known.load(std::memory_order_acquire)) return *list;
@@ -178,7 +178,7 @@ void FunctionTable::drop(const void* handle) {
   loaded_in_.erase(handle);
   const auto found = images_.find(handle);
   const ImageInfo* image = found == images_.end() ? nullptr : found->second;
-  // A library's module goes with it, and so do the functions that came through either.
+  // A library's module goes with it, and so do the functions of both.
   std::erase_if(origins_, [&](const auto& entry) {
     const auto owner = images_.find(entry.second.image);
     const bool goes = !entry.second.image || entry.second.image == handle ||
@@ -270,7 +270,7 @@ std::string FunctionTable::image_bytes(const ImageInfo* image) {
 
 namespace {
 
-// What a thread has looked up last. No thread-local of its own: these lie in every thread's stack.
+// A thread's latest look-ups. Not a plain thread-local: these would take space in every thread's stack.
 struct LastFunctions {
   struct Cached {
     CUfunction handle = nullptr;
@@ -318,20 +318,20 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   }
   info.why_not_proven = facts.why_not_proven;
   if (!facts.accesses) return;
-  // The driver's layout and the PTX's must be one: the words of the one are those of the other.
+  // The driver's layout and the PTX's must be the same, since we use the words of one for the other.
   const auto same = [](const ParamLayout& a, const std::pair<std::uint32_t, std::uint32_t>& b) {
     return a.offset == b.first && a.size == b.second;
   };
   if (!info.params ||
       !std::equal(info.params->begin(), info.params->end(), facts.params.begin(), facts.params.end(), same)) {
-    info.why_not_proven = "its PTX has other parameters than the driver tells";
+    info.why_not_proven = "its PTX and the driver disagree on its parameters";
     return;
   }
   std::vector<ProvenGlobal> globals;
   for (const code::PtxGlobal& used : facts.globals) {
     ProvenGlobal& global = globals.emplace_back(ProvenGlobal{used.name, 0, 0, used.reads, used.writes});
     if (find_global(origin.image, origin.of_library, global)) continue;
-    info.why_not_proven = "where its variable " + used.name + " lies is not known";
+    info.why_not_proven = "the address of its variable " + used.name + " is not known";
     return;
   }
   KernelProof& proof = info.proof.emplace();
@@ -345,8 +345,7 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   }
 }
 
-// Of a kernel that was launched the driver may tell the function, which the program has never asked for: as what a node
-// of a captured graph launches.
+// The driver may name a launched kernel by a function that the program never looked up, as in a captured graph's node.
 void FunctionTable::look_among_kernels(CUfunction handle) {
   const auto ask = g_function_of_kernel.get();
   std::vector<CUkernel> kernels;
@@ -405,8 +404,8 @@ const FunctionInfo& FunctionTable::describe(CUfunction handle) {
   std::lock_guard lock(mutex_);
   if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
   if (const auto image = images_.find(origin.image); image != images_.end()) info->image = image->second;
-  // Functions whose origin we never saw must be dropped with their image as well: remember them under no image, which
-  // any unload takes along.
+  // Functions of unknown origin must be dropped with their image, too: file them under no image, which any unload
+  // drops.
   if (!known) origins_[handle] = {nullptr, info->is_kernel_handle, false};
   const auto [first, last] = spare_functions_.equal_range(info->name);
   if (const auto before = std::find_if(first, last, [&](const auto& spare) { return same(*spare.second, *info); });

@@ -1,10 +1,10 @@
-// What the shim knows of code: images, functions, and which handle belongs to which.
+// What the shim knows of code: images, functions, and their handles.
 //
-// One table per process, thread-safe. Records are never freed, so references stay good; handles are dropped when their
-// image is unloaded, since the driver may give the same value to something else, and the records serve the same code
-// when it is loaded again: there are as many as there were different ones at a time. With a context its modules go;
-// what goes unseen is dropped when its handle or address comes again, as of something else. Looking a known function up
-// takes no lock: each thread keeps a small cache that an unload makes stale.
+// One table per process, thread-safe. Records are never freed, so references stay valid; handles are dropped when their
+// image is unloaded, since the driver may reuse their values, and the records are reused when the same code is loaded
+// again: so their number is bounded by the code loaded at one time. A context takes its modules with it; whatever ends
+// unseen is dropped when its handle or address appears again as something else. Looking a known function up takes no
+// lock: each thread keeps a small cache that an unload makes stale.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace nimble::shim {
 
-// A variable of an image; no name where it is not known.
+// A variable of an image; no name if it is not known.
 struct GlobalName {
   std::string name;
   const ImageInfo* image = nullptr;
@@ -31,9 +31,9 @@ class FunctionTable {
   void loaded(const void* handle, LoadedImage image, CUcontext context = nullptr);
   // `module` is the module of the library `library`.
   void same_image(const void* module, const void* library);
-  // Returns the image, null where it was not known.
+  // Returns the image, null if it was not known.
   const ImageInfo* unloading(const void* handle);
-  // The context has ended, and the modules that were loaded in it. Null: it is not known which.
+  // The context has ended, and the modules that were loaded in it. Null: unknown which.
   void context_ended(CUcontext context);
 
   // The program was given a function of an image.
@@ -43,11 +43,11 @@ class FunctionTable {
   void enumerated(const CUkernel* kernels, unsigned count, CUlibrary library);
   void same_function(CUfunction function, CUkernel kernel);
 
-  // Whether this is the first time that the program asked for this global at `address`.
+  // Whether the program asks for this global at `address` for the first time.
   bool first_sight_of_global(std::uint64_t address, const void* image, const char* name);
   GlobalName global_at(std::uint64_t address);
 
-  // The bytes that the image was loaded from; empty where they are gone, or were not kept (keep_image_bytes()).
+  // The bytes that the image was loaded from; empty if they are gone, or were not kept (keep_image_bytes()).
   std::string image_bytes(const ImageInfo* image);
 
   // Everything known of a launched function. Asks the driver for name and parameters on first sight.
@@ -67,7 +67,7 @@ class FunctionTable {
   void place(const void* handle, const Origin& origin);
   const FunctionInfo& describe(CUfunction handle);
   void look_among_kernels(CUfunction handle);
-  // What the code says of a kernel whose name and parameters are known.
+  // Reads the code of a kernel whose name and parameters are known.
   static void read_code(FunctionInfo& info, const LoadedImage* image, const Origin& origin);
 
   std::shared_mutex mutex_;  // guards everything below; never held while the driver is called
@@ -78,7 +78,7 @@ class FunctionTable {
   std::unordered_map<const void*, std::vector<std::uint64_t>> globals_of_;
   std::unordered_map<const ImageInfo*, LoadedImage> code_;  // of images that are loaded
   std::unordered_map<const void*, CUcontext> loaded_in_;    // by module handle
-  // Of code that was unloaded: by the image's fingerprint, and by the function's name.
+  // Records of unloaded code: by the image's fingerprint, and by the function's name.
   std::unordered_multimap<std::uint64_t, const ImageInfo*> spare_images_;
   std::unordered_multimap<std::string, const FunctionInfo*> spare_functions_;
   std::vector<std::unique_ptr<ImageInfo>> image_records_;

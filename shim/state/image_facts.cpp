@@ -30,7 +30,7 @@ constexpr std::size_t kMostRead = std::size_t{1} << 30, kFingerprint = 4096;
 ImageFacts no(std::string why) { return {false, std::move(why)}; }
 ImageFacts yes() { return {true, {}}; }
 
-// Whether the driver was told to compile PTX although there is machine code: then what we read of an image is not what
+// Whether the driver is told to compile PTX even if there is machine code: then what we read in an image is not what
 // runs.
 bool forces_ptx() {
   return std::ranges::any_of(std::array{"CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"}, [](const char* name) {
@@ -61,7 +61,7 @@ bool is_loaded_code(Bytes bytes) {
   return search.found;
 }
 
-// A copy of memory that may be gone by now; nothing where it is. Takes no lock.
+// A copy of memory that may be gone by now; nothing if it is. Takes no lock.
 std::optional<std::string> copy_of(const char* at, std::size_t size) {
   std::string copy(size, '\0');
   if (!read_host_memory(reinterpret_cast<std::uintptr_t>(at), {reinterpret_cast<std::uint8_t*>(copy.data()), size}))
@@ -77,7 +77,7 @@ T read_at(const char* at) {
 }
 
 // An image of the simulated driver (tests/simcuda/image/image_abi.h): a shared object per build, which exports its
-// kernels, its variables, and simcuda_image. It cannot call out: the simulator offers it nothing to call.
+// kernels, its variables, and simcuda_image. It cannot call out: the simulator provides nothing to call.
 bool is_simulated(const char* image) { return std::memcmp(image, "SIMCUDA1", 8) == 0; }
 
 ImageFacts simulated_facts(const char* image) {
@@ -117,7 +117,7 @@ LoadedImage copied(std::string bytes) {
   return by_kernel(std::make_shared<code::Image>(std::move(bytes)), fingerprint);
 }
 
-// No pipe: what is read of it would be gone for the driver.
+// Not a pipe: bytes read from it would be lost to the driver.
 std::string read_file(const char* path) {
   const auto there = what_is_at(path, /*follow=*/true);
   std::string bytes;
@@ -170,7 +170,7 @@ code::Image::Source held(std::string bytes) {
   return [bytes = std::make_shared<const std::string>(std::move(bytes))] { return std::optional(*bytes); };
 }
 
-// How far an image of the simulated driver reaches: its header, and three parts.
+// The size of a simulated driver's image: its header, and three parts.
 std::size_t simulated_bytes(const char* image) {
   std::uint64_t end = kSimulatedHeader;
   for (const int at : {8, 24, 40})
@@ -178,7 +178,7 @@ std::size_t simulated_bytes(const char* image) {
   return end;
 }
 
-// All of an image in memory; nothing where its end is not known.
+// Reads a whole image in memory; nothing if its end is not known.
 code::Image::Source source_of(const void* image) {
   const auto* const first = static_cast<const char*>(image);
   if (is_simulated(first)) return held(std::string(first, simulated_bytes(first)));

@@ -2,7 +2,8 @@
 // (global variables, or calls out of the image: printf, device malloc, dynamic parallelism), and what their PTX proves.
 //
 // Cubins, PTX and fatbins are read by the code library, kernel by kernel, when a kernel is first launched: reading a
-// whole framework when it is loaded would take seconds. What is not understood is not self-contained. Thread-safe.
+// whole framework when it is loaded would take seconds. Code that we do not understand is not self-contained.
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -14,27 +15,26 @@ namespace nimble::shim {
 
 struct ImageFacts {
   bool self_contained = false;
-  std::string why;  // where it is not: the first reason found
+  std::string why;  // if it is not: the first reason found
 };
 
 struct LoadedImage {
   ImageFacts facts;                   // of all its kernels at once
-  std::shared_ptr<code::Image> code;  // what tells of each of them; null where there is no such thing
-  std::uint64_t digest = 0;           // of all that it holds, where `code` does not tell
-  bool by_kernel = false;             // whether `code` knows of self-containedness, too, and better
-  code::Image::Source source;         // all its bytes; none where they are not kept
-  // By which it is known again when it is loaded once more; 0 where that would take too long. For its facts `digest`.
+  std::shared_ptr<code::Image> code;  // tells of each of them; null if there is none
+  std::uint64_t digest = 0;           // of all of it, if `code` has none
+  bool by_kernel = false;             // whether `code` also knows self-containedness, and more precisely
+  code::Image::Source source;         // all its bytes; none if they are not kept
+  // Recognises the image when it is loaded again; 0 if that would take too long. For its facts use `digest`.
   std::uint64_t fingerprint = 0;
 };
 
-// From now on LoadedImage::source is there. For who wants to load the same code again; it may take a copy of each
-// image.
+// From now on LoadedImage::source is set, so that the same code can be loaded again; may copy each image.
 void keep_image_bytes();
 
 // `image` is what cuModuleLoadData and its relatives take: ELF, PTX text, a fatbin, or a fatbin's wrapper. Its size is
 // not known; only what its own headers announce is read. The program may free it when the driver's call returns, so
-// what is to be read later is copied, unless it is part of a loaded library or of the program: that is read in place,
-// if it is still there and has not changed.
+// what we read later is copied, unless it is part of a loaded library or of the program: that is read in place, if it
+// is still there and unchanged.
 LoadedImage load_image(const void* image);
 
 // The same for a file; reads it.
@@ -43,7 +43,7 @@ LoadedImage load_image_file(const char* path);
 // Reads bytes in place each time it is called, as long as they are there and begin and end as they do now.
 code::Image::Source read_in_place(code::Bytes bytes);
 
-// Of the whole image, read at once.
+// Facts of the whole image, read at once.
 ImageFacts image_facts(const void* image);
 ImageFacts image_facts_of_file(const char* path);
 

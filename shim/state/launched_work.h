@@ -1,4 +1,4 @@
-// A graph that is launched in an order of ours, as Onlookers knows it: with an event behind its last launch. Outlives
+// A graph that is launched in our order, as Onlookers knows it: with an event recorded after its last launch. Outlives
 // the graph while that may run.
 //
 // Its owner makes and records the event, one launch at a time; any thread may ask.
@@ -17,20 +17,20 @@ class LaunchedWork final : public Onlookers::Work {
   // `driver` must outlive it.
   explicit LaunchedWork(const DriverApi& driver) : driver_(driver) {}
   ~LaunchedWork() override {
-    if (behind && !context_gone()) driver_.cuEventDestroy_(behind);
+    if (last_launch && !context_gone()) driver_.cuEventDestroy_(last_launch);
   }
 
   bool is_through() noexcept override {
-    if (!behind || context_gone()) return true;
-    // Another thread may be capturing, which a question would end.
+    if (!last_launch || context_gone()) return true;
+    // Another thread may be capturing, and the query would invalidate that capture.
     const RelaxedCaptures relaxed(driver_.cuThreadExchangeStreamCaptureMode_);
-    return driver_.cuEventQuery_(behind) != CUDA_ERROR_NOT_READY;
+    return driver_.cuEventQuery_(last_launch) != CUDA_ERROR_NOT_READY;
   }
 
   bool context_gone() const { return context_gone_.load(std::memory_order_acquire); }
   void context_goes() { context_gone_.store(true, std::memory_order_release); }
 
-  CUevent behind = nullptr;
+  CUevent last_launch = nullptr;      // recorded after it
   std::atomic<bool> is_known{false};  // what it touches, and that it records no events
 
  private:

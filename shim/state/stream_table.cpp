@@ -39,7 +39,7 @@ CUcontext StreamTable::context(const StreamRef& stream) {
 
 namespace {
 
-// What a thread has asked about last. Few programs use more streams than this from one thread at a time.
+// A thread's latest look-ups. Few programs use more streams than this from one thread at a time.
 struct LastStreams {
   struct Last {
     std::uint64_t key, generation;
@@ -70,8 +70,8 @@ StreamTable::Facts StreamTable::facts(const StreamRef& stream) {
     static constinit DriverFunction<decltype(&::cuStreamGetCtx)> context_function("cuStreamGetCtx");
     const auto get_context = context_function.get();
     if (!get_context || get_context(stream.handle, &facts.context) != CUDA_SUCCESS) facts.context = nullptr;
-    // Asking a stream that captures for its flags ends its capture. Until it is done it passes for blocking, which
-    // orders it with more than there may be.
+    // Asking a capturing stream for its flags ends its capture. Until that is done it counts as blocking, which may
+    // order it with more than necessary.
     if (is_capturing(stream.handle)) return facts;
     unsigned flags = 0;
     const auto get_flags = flags_function.get();

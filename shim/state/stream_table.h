@@ -14,11 +14,11 @@ class StreamTable {
  public:
   StreamKind kind(const StreamRef& stream);
   // The context of a stream that the program created, of a legacy default stream, or of the calling thread's own
-  // default stream. Null where the driver does not say.
+  // default stream. Null if the driver does not say.
   CUcontext context(const StreamRef& stream);
-  // The stream is being destroyed; its handle may come back as another stream.
+  // The stream is being destroyed; its handle may be reused.
   void ended(const StreamRef& stream);
-  // The context is being destroyed, and its streams with it. Null: it is not known which.
+  // The context is being destroyed, and its streams with it. Null: unknown which.
   void context_ended(CUcontext context);
 
  private:

@@ -13,7 +13,7 @@ class Block(NamedTuple):
 
 
 def blocks(text):
-    """The fenced blocks of a page. The word `gpu` behind the language marks those that need a GPU."""
+    """The fenced blocks of a page. The word `gpu` after the language marks those that need a GPU."""
     found, opened, inside = [], None, []
     for number, line in enumerate(text.split("\n"), 1):
         fence = re.match(r"(\s*)```(.*)", line)

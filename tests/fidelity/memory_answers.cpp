@@ -67,7 +67,7 @@ std::string value(int attribute, unsigned long long v, CUdeviceptr p) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return v == 0 ? "null" : std::to_string(static_cast<long long>(v - p));
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return v <= p ? "at or before" : "behind";
+      return v <= p ? "at or before" : "after";
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return v == 0 ? "0" : "some";
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

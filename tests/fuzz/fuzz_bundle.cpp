@@ -1,5 +1,5 @@
-// Whatever bytes come as a bundle's manifest: a Bundle whose indices are safe, or an InputError.
-// What comes of well-formed ones in nimble-replay: tests/integration/bundle_hostile_test.py
+// Any bytes as a bundle's manifest give a Bundle with safe indices, or an InputError. For well-formed ones in
+// nimble-replay see tests/integration/bundle_hostile_test.py
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Whatever bytes come as an image: answers about its kernels, or reasons why there are none; and what their machine
-// code proves.
+// Any bytes as an image give answers about its kernels, or reasons why there are none; and what their machine code
+// proves.
 #include <cstdlib>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Whatever bytes come as a schedule: a Schedule whose indices are safe, or a ScheduleError.
+// Any bytes as a schedule give a Schedule with safe indices, or a ScheduleError.
 #include <cstdlib>
 #include <string>
 

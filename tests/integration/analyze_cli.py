@@ -132,7 +132,7 @@ class AnalyzeTest(unittest.TestCase):
         good = GOLDEN.read_text()
         broken = good.replace('"grid":[32,1,1]', '"grid":[0,1,1]', 1)
         line = next(i for i, text in enumerate(broken.splitlines(), 1) if '"grid":[0,1,1]' in text)
-        for text, parts in (("", ["is empty"]), (b"\x7fELF\x00\x01", [":1: is no trace"]), ("[\n", ["no event nimble.trace"]),
+        for text, parts in (("", ["is empty"]), (b"\x7fELF\x00\x01", [":1: is not a trace"]), ("[\n", ["no event nimble.trace"]),
                             (good.replace('"version":2', '"version":9'), [":2: args.version: is 9"]),
                             (broken, [f":{line}: args.grid: must not be 0"]),
                             (good.replace('"fn":2', '"fn":3'), ["args.fn: 3 was not defined before"])):

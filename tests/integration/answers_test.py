@@ -1,4 +1,4 @@
-"""What a program asks about memory that Nimble stands behind is answered as the driver would have, in each mode."""
+"""Queries about memory that Nimble provides are answered as the driver would, in each mode."""
 
 import os
 import re
@@ -90,7 +90,7 @@ class Answers(ProgramTest):
         plain = self.run_program(["answers", "nodes", 5]).stdout.splitlines()
         done = self.run_program(["answers", "nodes", 5], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_LOG="info")
         self.assertEqual(plain, done.stdout.splitlines())  # of all but the first graph that is asked about
-        self.assertIn("asks about memory of its graphs", done.stderr)
+        self.assertIn("asks about its graphs' memory", done.stderr)
 
     def test_the_page_has_the_table_of_the_code(self):
         with open(os.path.join(ROOT, "include", "nimble", "internal", "answers.def"), encoding="utf-8") as file:

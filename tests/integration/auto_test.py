@@ -23,7 +23,7 @@ class Auto(ProgramTest):
         return done, self.read_json("stats.json") if os.path.exists(stats) else None
 
     def compare(self, args, **settings):
-        """The counters of a run that prints what the program prints by itself."""
+        """The counters of a run that prints what the program prints without Nimble."""
         plain = self.run_program(args)
         done, stats = self.auto(args, **settings)
         self.assertEqual(plain.stdout, done.stdout, f"{args} {settings}: {stats}")
@@ -71,7 +71,7 @@ class Auto(ProgramTest):
             self.compare(["captures", 80, seed], SIMCUDA_SEED=seed)
 
     def test_several_kinds_of_step_in_any_order(self):
-        # None of which makes up much of the program by itself.
+        # None of them alone makes up much of the program.
         for seed in harness.BUILD.seeds(3):
             letters = random.Random(seed)
             word = "".join(letters.choice("tTeE") for _ in range(600))
@@ -91,13 +91,13 @@ class Auto(ProgramTest):
         self.assertGreater(stats["steps_replayed"], 20, stats)
 
     def test_a_program_that_never_repeats_is_left_alone(self):
-        # Eight steps and then something else each time: with so few there is no step to find.
+        # Eight steps and then something else each time: too few to find a step.
         stats = self.compare(["chaos", 2, 0])
         self.assertEqual(stats["steps_replayed"], 0)
         self.assertIn("ended before replay began", stats["stood_aside"])
 
     def test_a_recording_keeps_within_its_limit(self):
-        # In disorder from the first step to the last, and each step of another length: there is no step to find.
+        # In disorder throughout, and each step has a different length: there is no step to find.
         plain = self.run_program(["phases", 0, -30000])
         done, stats = self.auto(["phases", 0, -30000], NIMBLE_AUTO_LIMIT="1")
         self.assertEqual(plain.stdout, done.stdout)
@@ -137,7 +137,7 @@ class Auto(ProgramTest):
             done, _ = self.auto(args, **TOLERANT)
             self.assertEqual(sorted(plain.stdout.splitlines()), sorted(done.stdout.splitlines()), args)
 
-    def test_nothing_waits_for_the_analysis_unless_it_is_told_to(self):
+    def test_nothing_waits_for_the_analysis_unless_asked_to(self):
         done, stats = self.auto(["chaos", 300, 0], NIMBLE_AUTO_WAIT="0", NIMBLE_LOG="info")
         self.assertEqual(done.stdout, self.run_program(["chaos", 300, 0]).stdout)
         if stats["steps_replayed"] == 0:

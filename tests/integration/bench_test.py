@@ -124,7 +124,7 @@ class GraphsByHand(ProgramTest):
                 self.assertEqual(found, weights, f"{shape}, seed {seed}")
                 for name in ("steps", "loss", "accuracy", "weights_xxh3"):
                     self.assertEqual(by_hand[name], stats[name])
-                # The second epoch's learning rate is another, so the graphs were made anew, and used in both.
+                # The second epoch's learning rate differs, so the graphs were made again, and used in both.
                 self.assertEqual(by_hand["ops_per_step"], 1)
 
     def test_digits_as_a_region_has_the_same_weights(self):

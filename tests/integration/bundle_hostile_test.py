@@ -1,5 +1,5 @@
-"""Bundles and schedules that somebody has tampered with, well-formed ones: nimble-replay runs them or says why not, and
-never ends otherwise. tests/fuzz has what is not well-formed."""
+"""Tampered, but well-formed bundles and schedules: nimble-replay runs them or says why not, and never ends otherwise.
+tests/fuzz has what is not well-formed."""
 
 import copy
 import json
@@ -149,13 +149,13 @@ class Hostile(Bundle):
             done = self.replay(expect=None)
             # Another object may have been in the same place, at another time.
             self.assertIn((done.returncode, len(done.stderr.splitlines())), ((2, 1), (0, 0)), done.stderr)
-            found.append("is given an address of memory that the bundle does not hold" in done.stderr)
+            found.append("gets an address of memory that the bundle does not hold" in done.stderr)
         self.assertIn(True, found)
 
     def test_more_memory_than_there_is(self):
         self.save(["bundled", 8])
         self.good = self.manifest()
-        # Below all that a system gives a process by itself (under the thread sanitizer 0x55...): it overlaps nothing.
+        # Below everything that a system maps by default (under the thread sanitizer 0x55...): it overlaps nothing.
         for memory, words in (("pinned", "no room for the step's host memory"), ("device", "for the step's memory")):
             self.change(lambda m: m["objects"].append({"address": 1 << 40, "size": 1 << 45, "memory": memory}))
             self.refused(words, expect=3)

@@ -95,7 +95,7 @@ class Equal(Bundle):
         self.assertEqual(self.manifest()["step"]["ops"], 21)
         self.save(["bundled", 16, "unknown_always"])
         (note,) = self.manifest()["hidden"]
-        self.assertIn("kernel parent, of which it is not known what it reaches", note)
+        self.assertIn("kernel parent may reach unknown memory", note)
 
     def test_what_memory_leads_to_is_saved(self):
         self.save(["bundled", 8, "table"])
@@ -119,7 +119,7 @@ class Equal(Bundle):
         with open(self.path("bundle/trace.json"), "w", encoding="utf-8") as file:
             file.write(text)
         done = self.replay(expect=3, SIMCUDA_NO_HINTS="1")
-        self.assertIn("a kernel is given an address beside the step's memory", done.stderr)
+        self.assertIn("a kernel parameter is an address beside the step's memory", done.stderr)
 
     def test_tables_that_lead_to_memory_of_the_steps_own(self):
         for mode in ("entries", "enter"):
@@ -128,7 +128,7 @@ class Equal(Bundle):
 
     def test_shared_memory(self):
         self.check(["bundled", 8, "shared"], 2)
-        # The second kernel asks for its own, too, though it is less than many may have.
+        # The second kernel opts in for its own amount, too, though it is below the default limit.
         self.assertIn("for the shared memory of op", self.replay(expect=1, SIMCUDA_INJECT="cuFuncSetAttribute:2:1").stderr)
 
     def test_copies_from_the_host_to_the_host(self):
@@ -191,7 +191,7 @@ class Unequal(Bundle):
                     self.assertRegex(ways[1]["difference"]["last_writer"], r"op \d+ \(launch ")
                     seen += 1
                     break
-        # An edge that only keeps an event's record behind its work changes no memory.
+        # An edge that only orders an event's record after its work changes no memory.
         self.assertGreater(seen, len(edges) / 3, edges)
 
     def test_a_flipped_byte_of_the_end_is_seen(self):
@@ -244,14 +244,14 @@ class Refused(Bundle):
     def test_what_cannot_be_saved_is_said(self):
         self.nothing(["bundled", 8, "callback"], "cuLaunchHostFunc: a function of the program's own")
         self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a graph of the program's own")
-        self.nothing(["bundled", 3], "no step was seen to repeat itself three times")
+        self.nothing(["bundled", 3], "no step repeated three times")
         self.nothing(["hidden_state", "texture", 8, 0], "kernel sum_texture may read a texture")
 
     def test_all_live_memory_counts(self):
         for what in ("large", "unreached"):
             with self.subTest(what=what):
                 self.nothing(["bundled", 8, what],
-                             "all live memory, which the step may reach or not, takes more than the 1 MiB of "
+                             "all live memory, whether the step reaches it or not, takes more than the 1 MiB of "
                              "NIMBLE_BUNDLE_LIMIT; no other step is tried", NIMBLE_BUNDLE_LIMIT=1)
         self.save(["bundled", 8, "unreached"], NIMBLE_BUNDLE_LIMIT=3)
         self.assertLess(os.path.getsize(self.path("bundle/memory.bin")), 1 << 20)
@@ -262,11 +262,11 @@ class Refused(Bundle):
 
     def test_memory_that_the_host_fills_twice(self):
         self.save(["bundled", 8, "refill"])
-        self.refused("fills the host's memory", "twice within the step", expect=3)
+        self.refused("writes the host memory", "twice within the step", expect=3)
 
     def test_the_heap_of_the_device(self):
         self.save(["hidden_state", "heap", 8, 0])
-        self.refused("what may be an address in the device's heap", "its image calls malloc", expect=3)
+        self.refused("may reach an address in the device's heap", "its image calls malloc", expect=3)
         # A kernel of the same image, which is led to none.
         self.save(["hidden_state", "child", 8, 0])
         self.ways("--policy", "all")
@@ -292,7 +292,7 @@ class Refused(Bundle):
         for path, value, words in (
                 (["nimble_bundle"], 2, ["nimble_bundle", "reads version 1"]),
                 (["images", 0, "file"], "../memory.bin", ["images[0].file", "plain name"]),
-                (["images", 0, "bytes"], 12, ["image-0.bin", "has not the 12 bytes"]),
+                (["images", 0, "bytes"], 12, ["image-0.bin", "does not have the 12 bytes"]),
                 (["images", 0, "digest"], "0" * 16, ["image-0.bin", "is damaged"]),
                 (["images_of_ops"], [], ["images_of_ops", "each op"]),
                 (["objects", 0, "size"], 1 << 60, ["objects[0].size"]),
@@ -308,7 +308,7 @@ class Refused(Bundle):
             with self.subTest(path=path, value=value):
                 change(path, value)
                 self.refused(*words)
-        for text, words in (("{", ["is no JSON"]), ("[]", ["must be a JSON object"]), ("{}", ["nimble_bundle"])):
+        for text, words in (("{", ["is not JSON"]), ("[]", ["must be a JSON object"]), ("{}", ["nimble_bundle"])):
             with open(self.path("bundle/manifest.json"), "w", encoding="utf-8") as file:
                 file.write(text)
             self.refused("manifest.json", *words)
@@ -345,7 +345,7 @@ class CommandLine(Bundle):
         self.assertRegex(done.stderr, r"error 719 for op \d+ \(launch ")
         self.assertEqual(done.stdout, "")  # nothing was measured
         self.assertIn("no addresses", self.replay(expect=3, SIMCUDA_INJECT="cuMemAddressReserve:1:2").stderr)
-        # Where an address cannot be had memory moves, and parameters with it.
+        # If an address is not available memory moves, and parameters with it.
         moved, _ = self.ways("--policy", "all", SIMCUDA_NO_HINTS="1")
         self.assertTrue(all(way["equal"] for way in moved.values()))
         self.assertTrue(self.read_json("replay.json")["moved"])
@@ -385,7 +385,7 @@ class CommandLine(Bundle):
     def test_pointers_in_memory_need_their_addresses(self):
         self.save(["bundled", 8, "table"])
         done = self.run_program(["nimble-replay", self.path("bundle")], expect=3, SIMCUDA_NO_HINTS="1")
-        self.assertIn("may be the address of memory that cannot lie at its recorded address", done.stderr)
+        self.assertIn("may hold the address of memory that cannot lie at its recorded address", done.stderr)
 
 
 if __name__ == "__main__":

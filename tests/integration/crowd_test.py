@@ -1,4 +1,4 @@
-"""Replay beside other threads: they go on as without Nimble, and where threads hand each other work, nothing is missed."""
+"""Replay beside other threads: they run as without Nimble, and when threads hand each other work, nothing is missed."""
 
 import itertools
 
@@ -50,8 +50,8 @@ class Crowd(ProgramTest):
             for seed in harness.BUILD.seeds(10):
                 stats = self.compare(threads, 60, seed, stream, who, seed=seed)
                 if who == "all":
-                    # How many steps are replayed rests on timing, but for those at the end: on a stream that all share everybody's,
-                    # else at least those of the thread whose stream is being followed.
+                    # How many steps are replayed depends on timing, except for those at the end: on a shared stream
+                    # every thread's, else at least those of the thread whose stream is followed.
                     alone = ALONE * (threads if stream == "legacy" else 1)
                     self.assertGreaterEqual(stats["steps_replayed"], alone - 2, f"{stream} {threads}, order {seed}: {stats}")
                 else:

@@ -28,7 +28,7 @@ MODES = {
     "regions": ("region", {"NIMBLE_MODE": "regions"}),
     "graphs": ("graph", {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}),
 }
-# What each mode says at its end or before, so that a test in which nothing is said can be seen to fail.
+# What each mode logs by its end, so that a test in which nothing is logged fails.
 SAYS = {"record": "wrote ", "events": "wrote ", "steps": "wrote ", "probe": "wrote ", "bundle": "Next: nimble-replay",
         "replay": "steps replayed", "saved": "steps replayed", "auto": "steps replayed", "graphs": "graph 1"}
 

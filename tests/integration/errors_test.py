@@ -27,7 +27,7 @@ import unittest
 import harness
 from harness import ProgramTest
 
-# Not that there is no memory: a call that is told so is made again (memory_test.py).
+# Not out of memory: such a call is retried (memory_test.py).
 OPERATING_SYSTEM, INVALID_VALUE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 304, 1, 700, 719
 OUT_OF_MEMORY = 2
 RECOVERABLE, FAULTS = (OPERATING_SYSTEM, INVALID_VALUE), (ILLEGAL_ADDRESS, LAUNCH_FAILED)
@@ -162,7 +162,7 @@ class ErrorsOfTheProgram(ErrorsTest):
         self.assertEqual(plain.errors[0], (step, ordinal, symbol, code))
         replayed = self.replay(ERRORS_AT=at, **settings)
         if replayed.failures == 0:
-            # Answered from the memory plan, or what a graph's edges stand for: without the driver there was no error.
+            # Answered from the memory plan, or replaced by a graph's edges: no driver call, no error.
             self.assertIn(symbol, ("cuMemAllocAsync", "cuMemFreeAsync", "cuMemGetAddressRange_v2", "cuStreamWaitEvent"))
             self.compare(replayed, self.plain())
             return
@@ -192,7 +192,7 @@ class ErrorsOfTheProgram(ErrorsTest):
         self.assertGreater(by_watchdog, 0)
 
     def test_in_steps_that_are_audited(self):
-        # An audit makes copies of its own, which cannot be told from the program's.
+        # An audit makes copies that look like the program's.
         others = [ordinal for ordinal, (symbol, _) in enumerate(self.calls) if not symbol.startswith("cuMemcpy")]
         for ordinal in self.some(others, 12):
             self.check(BOUND, ordinal, self.random.choice(RECOVERABLE), NIMBLE_AUDIT=1)
@@ -255,7 +255,7 @@ class ErrorsOfReplay(ErrorsTest):
         else:
             self.assertEqual(replayed.log, [], message)
         if code in FAULTS:
-            # The context is gone, whoever has met it first.
+            # The context is gone, whichever call met the error first.
             self.assertTrue(replayed.errors or replayed.text == clean.text, message)
             if replayed.errors:
                 told = f"{replayed.errors[0][0]}:{replayed.errors[0][1]}:{code}"
@@ -300,7 +300,7 @@ class ErrorsOfReplay(ErrorsTest):
         self.check_reached(set(functions), reached, aside)
 
     def check_reached(self, functions, reached, aside):
-        # The driver is asked for its devices before the first step, and graphs are kept to the end.
+        # Devices are queried before the first step, and graphs are kept to the end.
         rest = functions - reached
         self.assertLessEqual(rest, {"cuDeviceGetCount", "cuDeviceGetAttribute", "cuGraphDestroy", "cuGraphExecDestroy"})
         self.assertGreater(len(aside), 10, aside)

@@ -143,7 +143,7 @@ def finish(fault, command, env, folder):
             seen.status = process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             pass
-        with contextlib.suppress(ProcessLookupError):  # what it has left behind, too
+        with contextlib.suppress(ProcessLookupError):  # its remaining children, too
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     for name in ("out", "err"):

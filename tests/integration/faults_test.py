@@ -1,6 +1,7 @@
 """Whatever befalls a process, Nimble takes nothing from it: each fault in each mode. A cell is one line of a table below; the
-first argument behind the build folder names the group whose cells run, which are all without it. `--break WHAT` runs them with a
-library in the shim's place that is in its host's way, and ends well if that shows: programs/breaking.c says what it can do."""
+first argument after the build folder names the group whose cells run; without it, all run. `--break WHAT` runs them
+with a library in the shim's place that is in its host's way, and ends well if that shows: programs/breaking.c says what
+it can do."""
 
 import os
 import resource

@@ -71,7 +71,7 @@ class FilesTest(ProgramTest):
         return stat.S_IMODE(os.lstat(self.path(name)).st_mode)
 
     def calls(self, name="trace.json", whole=True):
-        """How many sets the trace holds, of which a step has two and the program's begin one."""
+        """How many sets the trace holds: two for each step, and one at the program's begin."""
         text = self.text(name)
         if not whole:
             text = text[:text.rfind("\n")].rstrip(",") + "]"
@@ -120,7 +120,7 @@ class FilesOfOthers(FilesTest):
         self.assertEqual(self.calls(), 41)
         self.assertEqual(self.names(), ["trace.json"])
         self.assertIn("wrote trace.json. Next: nimble-analyze trace.json\n", said)
-        # Also one that is written anew with other spaces, and one that was cut off.
+        # Also one that was reformatted, and one that was cut off.
         self.write("trace.json", json.dumps(self.read_json("trace.json"), indent=1))
         self.record("steps", 10)
         self.assertEqual(self.calls(), 21)
@@ -184,7 +184,7 @@ class FilesOfOthers(FilesTest):
         self.assertIn('"nimble.end"', done.stdout)
         self.assertEqual(self.names(), ["pipe"])
 
-    def test_a_pipe_that_nobody_reads_is_not_waited_for(self):
+    def test_a_pipe_without_a_reader_is_not_waited_for(self):
         os.mkfifo(self.path("pipe"))
         done = self.run_program(["own_files", "steps", 10], mode="record", NIMBLE_TRACE=self.path("pipe"), timeout=60)
         self.assertIn("10 steps", done.stdout)
@@ -235,8 +235,8 @@ class FilesOfOthers(FilesTest):
         self.assertEqual((self.calls("trace.nimble.json"), os.path.exists(self.path("trace.json"))), (41, False))
         _, said = self.go_on(first)
         self.assertEqual((self.calls(), self.calls("trace.nimble.json")), (41, 41))
-        # And where the first ends first.
-        # What is there was finished before these begin: file times are told to a tick of the kernel's.
+        # And if the first ends first. The existing file was finished before these begin: file times have the precision
+        # of a kernel tick.
         for name in ("trace.json", "trace.nimble.json"):
             os.utime(self.path(name), (time.time() - 5, time.time() - 5))
         time.sleep(0.1)  # to set the times is a change, too, and that is told to a tick as well
@@ -271,7 +271,7 @@ class Leftovers(FilesTest):
         (part,) = self.leftovers()
         self.assertGreater(self.calls(part, whole=False), 500)
         done = self.analyze("trace.json", "-o", "schedule.json")
-        self.assertIn(f"trace.json is not there; reading {os.path.basename(part)}, which an interrupted recording has left",
+        self.assertIn(f"trace.json does not exist; reading {os.path.basename(part)}, which an interrupted recording has left",
                       done.stderr)
         self.assertIn("Written: schedule.json", done.stdout)
         self.analyze(part, "--quiet")
@@ -422,7 +422,7 @@ class OtherFiles(FilesTest):
         os.chmod(self.path("schedule.json"), 0o640)
         replay = {"NIMBLE_TUNE": "start", "NIMBLE_TUNE_SAVE": "on", "NIMBLE_LOG": "info"}
         done = self.run_program(["own_files", "steps", 300], mode="replay", NIMBLE_SCHEDULE="schedule.json", **replay)
-        self.assertIn("schedule.json: the fastest way is kept there", done.stderr)
+        self.assertIn("schedule.json: saved the fastest way there", done.stderr)
         self.assertIn("tuned", self.read_json("schedule.json"))
         self.assertEqual(self.mode("schedule.json"), 0o640)
         before = self.text("schedule.json")
@@ -440,7 +440,7 @@ class OtherFiles(FilesTest):
         settings = {"NIMBLE_SCHEDULE": "schedule.json", "NIMBLE_TUNE": "start", "NIMBLE_TUNE_SAVE": "on"}
         done = self.run_program(["own_files", "steps", 200, "chdir", "other", "steps", 100], mode="replay", NIMBLE_LOG="info",
                                 **settings)
-        self.assertIn("schedule.json: the fastest way is kept there", done.stderr)
+        self.assertIn("schedule.json: saved the fastest way there", done.stderr)
         self.assertIn("tuned", self.read_json("schedule.json"))
         # Not in another one that has taken its place.
         self.analyze("trace.json", "-o", "schedule.json", "--quiet")
@@ -448,7 +448,7 @@ class OtherFiles(FilesTest):
         self.analyze("trace.json", "-o", "new.json", "--quiet")
         os.replace(self.path("new.json"), self.path("schedule.json"))
         _, said = self.go_on(process)
-        self.assertIn("schedule.json: is not the one any more that was read", said)
+        self.assertIn("schedule.json: has changed since it was read", said)
         self.assertNotIn("tuned", self.read_json("schedule.json"))
 
     def test_graphs(self):
@@ -473,7 +473,7 @@ class OtherFiles(FilesTest):
         self.write("bundle/notes", "mine\n")
         self.bundle()
         self.assertEqual(self.text("bundle/notes"), "mine\n")
-        # As of a bundle that has more images than the one that takes its place.
+        # As from a bundle that has more images than its replacement.
         manifest = self.read_json("bundle/manifest.json")
         more = f"image-{len(manifest['images'])}.bin"
         manifest["images"].append({"file": more, "bytes": 0, "digest": "0" * 16})
@@ -494,7 +494,7 @@ class OtherFiles(FilesTest):
         os.symlink("bundle", self.path("link"))
         self.assertIn("link is a link and is left alone", self.bundle(NIMBLE_BUNDLE="link"))
         self.write("file", "mine\n")
-        self.assertIn("file is no folder and is left alone", self.bundle(NIMBLE_BUNDLE="file"))
+        self.assertIn("file is not a folder and is left alone", self.bundle(NIMBLE_BUNDLE="file"))
 
     def test_reports_of_replayed_bundles(self):
         self.bundle()

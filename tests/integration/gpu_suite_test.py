@@ -204,7 +204,7 @@ class Bundles(Folder):
         done = run_suite("--dry-run", "--build", BUILD, "--results", self.folder / "results", "--parts", self.folder / "parts.py")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         _, found, table = self.results()
-        for name, why in (("ends", "recording: exit status 3"), ("short", "no step was seen to repeat itself"),
+        for name, why in (("ends", "recording: exit status 3"), ("short", "no step repeated"),
                           ("own", "cuLaunchHostFunc"), ("twice", "nimble-replay: exit status 3")):
             self.assertEqual(found[name]["status"], "failed", found[name])
             self.assertIn(why, found[name]["why"])
@@ -332,7 +332,7 @@ class Figures(Folder):
         self.assertEqual(result["status"], "incomplete")
         self.assertIn("missed cuLaunchKernel x3", result["why"])
 
-    def test_coverage_that_nobody_measured(self):
+    def test_coverage_that_was_not_measured(self):
         self.assertEqual(traces.describe_coverage(traces.coverage({})), "not measured")
         none = traces.coverage({"nimble.coverage": {"source": "none", "why": "libcupti not found"}})
         self.assertEqual(traces.describe_coverage(none), "not measured (libcupti not found)")

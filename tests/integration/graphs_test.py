@@ -17,10 +17,10 @@ KINDS = {
     "update": REWRITTEN.format(9),
     "set": REWRITTEN.format(9),
     "streams": REWRITTEN.format(9),
-    "nested": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
+    "nested": r"graph 2 stays as it is: it holds a node that is not a kernel, copy or set",
     "many": REWRITTEN.format(9),
     "released": REWRITTEN.format(9) + r"[^$]*state 3, 9 nodes",
-    "joined": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: what it used apart may lie in one piece of memory now",
+    "joined": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: its separate allocations may share one allocation now",
     "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "ended": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "early": REWRITTEN.format(9),
@@ -30,23 +30,23 @@ KINDS = {
     "eased": r"graph 2: 12 nodes, on 2 streams with \d+ edges between them",
     "hosted": r"graph 2 stays as it is: each of its nodes needs the one before",
     "unlearned": r"graph 2 stays as it is: each of its nodes needs the one before[^$]*state 0, 0 nodes on 0 streams: each of",
-    "strayed": r"graph 2 stays as it is: the capture did not keep to its plan",
-    "late": r"graph 2 stays as it is: the capture did not keep to its plan",
+    "strayed": r"graph 2 stays as it is: the capture did not follow its plan",
+    "late": r"graph 2 stays as it is: the capture did not follow its plan",
     # It asks which nodes there are, to go on after the last: what it allocates from then on is the driver's.
-    "parts": r"asks about memory of its graphs[^$]*graph 1 stays as it is: it holds a node that is no kernel, copy or set",
+    "parts": r"asks about its graphs' memory[^$]*graph 1 stays as it is: it holds a node that is not a kernel, copy or set",
     "disabled": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: it is changed",
     "hops": REWRITTEN.format(9),
-    "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program wants it so\n",
+    "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program asked for it\n",
     "foreign": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: it is launched on the default stream of another context\n",
     "device": r"graph 1 stays as it is: kernels may launch it",
-    "recapture": r"graph 2 stays as it is: it holds a node that is no kernel, copy or set",
+    "recapture": r"graph 2 stays as it is: it holds a node that is not a kernel, copy or set",
 }
 
 
 # Of what can be seen less of than it does, with what may become of it.
 STAYS = r"graph {} stays as it is: {}"
 UNSEEN = {
-    "cleared": REWRITTEN.format(4),  # and the two that share the workspace one behind the other
+    "cleared": REWRITTEN.format(4),  # and the two that share the workspace one after the other
     "cleared_inside": REWRITTEN.format(5),
     "cleared_before": r"graph 2: 4 nodes, on \d+ streams",
     "table": "graph 1: ",
@@ -54,7 +54,7 @@ UNSEEN = {
     "table_cleared": "graph 2: ",
     "table_reset": "graph 1: ",
     "table_reset_allocates": "graph 1: ",
-    "cache": r"graph 1 may write to more than was asked about: \d+ bytes at 0x[0-9a-f]+, by launch [^$]*writes only: [1-9] without the cache, 0 with it",
+    "cache": r"graph 1 may write to memory that is not listed: \d+ bytes at 0x[0-9a-f]+, by launch [^$]*writes only: [1-9] without the cache, 0 with it",
     "cache_cudnn_ops": r"writes only: 0 without the cache, 0 with it",
     "cache_own_ops": r"writes only: [1-9] without the cache, 0 with it",
     "reversed": "graph 1",
@@ -72,7 +72,7 @@ UNSEEN = {
     "packed": "graph 1",
 }
 
-# Memory of captures, and what else ends or changes behind a graph: what Nimble says of it.
+# Memory of captures, and other things that a graph depends on and that end or change: Nimble's messages.
 MEMORY = {
     "freed": REWRITTEN.format(2),
     "freed_in_capture": REWRITTEN.format(2),
@@ -81,16 +81,16 @@ MEMORY = {
     "hands": "\n0 MiB more are taken",
     "again": REWRITTEN.format(2),
     "set": "graph 1 stays as it is: its nodes need all the order that the program's own branches give them",
-    "set_planned": "graph 2 stays as it is: the capture did not keep to its plan",
+    "set_planned": "graph 2 stays as it is: the capture did not follow its plan",
     "released": "graph 1",
     "contexts": "graph 1",
-    "two_contexts": STAYS.format(1, "it holds a node that is no kernel, copy or set"),
+    "two_contexts": STAYS.format(1, "it holds a node that is not a kernel, copy or set"),
     "failed": "\n2 MiB more are taken|^2 MiB more are taken",
     "dropped": "\n2 MiB more are taken|^2 MiB more are taken",
     "late": REWRITTEN.format(2),
     "spoilt": "2 MiB more are taken",
     "reached": r"graph 1: 2 nodes, on [^$]*\n8 MiB of the pool, released: 0 0 nimble: info: graph 2: 2 nodes, on[^$]*\n0 MiB left\n",
-    "elsewhere": r"here 0, [^$]*a capture gets no 1024 bytes: it has others of another device, or the pool was changed meanwhile\nelsewhere 801, released 0\n",
+    "elsewhere": r"here 0, [^$]*no memory for a capture's allocation of 1024 bytes: its other memory is another device's, or the pool was changed meanwhile\nelsewhere 801, released 0\n",
     "node": REWRITTEN.format(2),
     "unloaded": r"state 3: \n[^$]*state 0: code of its kernels was unloaded",
     "returned": STAYS.format(1, "it names memory that was released since it was captured") +
@@ -154,10 +154,10 @@ class Graphs(ProgramTest):
                     self.assertEqual(plain.stdout, done.stdout, f"seed {seed}: {done.stderr}")
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
                 if what in ("peer", "slots"):
-                    self.assertRegex(done.stderr, "both in it\nstate 0: what it used apart may lie in one piece of memory now")
+                    self.assertRegex(done.stderr, "both in it\nstate 0: its separate allocations may share one allocation now")
 
     def test_memory_of_the_host_that_libraries_have_for_themselves(self):
-        # That the kernel tells nobody anything over it has to be known.
+        # It has to be known that the kernel does not communicate through it.
         waits = self.path("rules.json")
         with open(waits, "w", encoding="utf-8") as file:
             json.dump({"nimble_rules": 4, "rules": [{"kernel": "void fill<3>.*", "blocks_wait": True, "communicates": False}]}, file)
@@ -172,13 +172,13 @@ class Graphs(ProgramTest):
                 self.assertRegex(done.stderr, "writes only: " + said)
 
     def test_products_have_workspaces_of_their_own(self):
-        # Behind: but for what needs two of them. 8 MiB for each, and for all else.
-        apart, behind = (rf"a first capture with {mib} MiB[^$]*graph 2: 9 nodes, on {streams} streams" for mib, streams in ((32, "[3-9]"), (8, "2")))
+        # Serial, except for what needs two of them. 8 MiB for each, and for everything else.
+        apart, serial = (rf"a first capture with {mib} MiB[^$]*graph 2: 9 nodes, on {streams} streams" for mib, streams in ((32, "[3-9]"), (8, "2")))
         for args, said in ((("set", "torch_cuda"), apart), (("given", "torch_cuda"), apart), (("both", "torch_cuda"), apart),
-                           (("set", "own"), behind), (("given", "own"), apart), (("both", "own"), apart),
+                           (("set", "own"), serial), (("given", "own"), apart), (("both", "own"), apart),
                            (("set", "torch_cuda", "spoilt"), apart), (("given", "own", "spoilt"), apart),
-                           (("both", "torch_cuda", "large"), behind),
-                           (("given", "opener"), apart), (("set", "opener"), behind),
+                           (("both", "torch_cuda", "large"), serial),
+                           (("given", "opener"), apart), (("set", "opener"), serial),
                            (("mixed", "torch_cuda"), r"graph 2: 33 nodes, on [2-9] streams")):
             with self.subTest(args=args):
                 plain = self.run_program(["products", *args])
@@ -245,7 +245,7 @@ class Graphs(ProgramTest):
             self.assertRegex(done.stderr, KINDS["learned"])
             self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
 
-    def test_whoever_does_not_capture_again_keeps_nobody_from_learning(self):
+    def test_a_program_that_does_not_capture_again_keeps_no_other_from_learning(self):
         plain = self.run_program(["graph_memory", "refused"])
         done = self.memory("refused", NIMBLE_AUTO_LIMIT="1")
         self.assertEqual(plain.stdout, done.stdout)

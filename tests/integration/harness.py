@@ -33,14 +33,14 @@ class Build:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
         env["LD_LIBRARY_PATH"] = f"{self.simcuda}:{os.path.dirname(self.library)}"
         if mode in ("replay", "auto"):
-            env["NIMBLE_TUNE"] = "off"  # or which steps are replayed rests on the time
+            env["NIMBLE_TUNE"] = "off"  # else which steps are replayed depends on timing
         if mode == "auto":
             env["NIMBLE_AUTO_WAIT"] = "60000"  # or whether replay begins at all does
         if mode is not None:
             env["LD_PRELOAD"] = f"{self.preload_first}:{self.library}".strip(":")
             env["NIMBLE_MODE"] = mode
             env["NIMBLE_LOG"] = "warn"
-            # Machines that run tests may stop for long: the watchdog has tests of its own.
+            # Machines that run tests may stall for long: the watchdog has its own tests.
             env["NIMBLE_HOLD_US"] = "60000000"
         env.update({k: str(v) for k, v in settings.items()})
         return env
@@ -73,8 +73,8 @@ class ProgramTest(unittest.TestCase):
         return self.run_program(["nimble-analyze", *args], expect=expect)
 
     def make_schedule(self, args, rules=(), expect=0):
-        """Records a program and analyzes the trace; the path of the schedule. What rests on the time that the host took is
-        left out, since that differs from one run to the next."""
+        """Records a program and analyzes the trace; the path of the schedule. What depends on the host's timing is left
+        out, since that differs from one run to the next."""
         self.run_program(args, mode="record", expect=expect, NIMBLE_TRACE=self.path("trace.json"))
         options = [word for rule in rules for word in ("--rules", rule)]
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments",

@@ -10,7 +10,7 @@ import unittest
 import harness
 from harness import ProgramTest
 
-# By how the memory is reached, and by what is known of the kernel that does.
+# By how the memory is reached, and by what we know of the kernel that reaches it.
 TABLES = ["table_copy", "table_pageable", "table_struct", "table_device", "table_kernel", "table_out"]
 DECLARED = TABLES + ["tensor_map"]
 NAMED = ["global", "constant"]
@@ -20,7 +20,7 @@ CHANGING = DECLARED
 
 
 def after(schedule, op):
-    """All ops that the segments' edges put behind `op`."""
+    """All ops that the segments' edges order after `op`."""
     reached, edges = {op}, [edge for segment in schedule["segments"] for edge in segment["edges"]]
     for start, end in sorted(edges):
         if start in reached:
@@ -163,8 +163,8 @@ class HiddenState(ProgramTest):
                     broken = json.loads(json.dumps(schedule))
                     edges = broken["segments"][segment]["edges"]
                     # Whatever leads from the one to the other: of all paths the last link.
-                    behind = after(schedule, first) | {first}
-                    broken["segments"][segment]["edges"] = [e for e in edges if e[1] != second or e[0] not in behind]
+                    later = after(schedule, first) | {first}
+                    broken["segments"][segment]["edges"] = [e for e in edges if e[1] != second or e[0] not in later]
                     self.write("broken.json", broken)
                     results = set()
                     for seed in range(1, 31):

@@ -111,7 +111,7 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen["NIMBLE_TRACE"], "kept.json")
         self.assertNotIn("NIMBLE_SCHEDULE", seen)
 
-    def test_preload_of_the_user_is_kept_behind_ours(self):
+    def test_preload_of_the_user_is_kept_after_ours(self):
         with tempfile.TemporaryDirectory() as folder:
             theirs = shutil.copy(PROBE, os.path.join(folder, "theirs.so"))
             self.assertEqual(seen_environment()["LD_PRELOAD"], PROBE)

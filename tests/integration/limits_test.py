@@ -16,7 +16,7 @@ MODES = {"off": ("off", {}), "record": ("record", {}), "writes": ("record", {"NI
          "regions": ("regions", {}), "graphs": ("off", {"NIMBLE_GRAPHS": "rewrite"})}
 STEPS = ["chaos", 30, 0]  # a program that has a step
 SMALL = 64
-# What a wrapper takes of the program's stack before it goes on elsewhere.
+# How much of the program's stack a wrapper takes before it switches stacks.
 WRAPPERS = 3 << 10
 NOT_SANITIZED = "a sanitizer's frames are large"
 
@@ -162,18 +162,18 @@ class Depth(LimitsTest):
             with self.subTest(expression=expression[:8]):
                 done = self.analyze_small(self.path("trace.json"), "--rules", self.rules(expression))
                 self.assertEqual(done.returncode, 2)
-                self.assertRegex(done.stderr, r"^nimble-analyze: \S*rules.json: rules\[0\].kernel: is no regular expression: .*\n$")
+                self.assertRegex(done.stderr, r"^nimble-analyze: \S*rules.json: rules\[0\].kernel: is not a regular expression: .*\n$")
 
     def test_lists_in_lists(self):
         deep = "[" * 500_000 + "]" * 500_000
         with open(self.path("trace.json"), encoding="utf-8") as file:
             lines = file.read().split("\n")
         for text, of_rules, of_trace in (
-                (deep, "is no JSON object", ":1: is no trace"), ("[" * 1_000_000, "is no JSON object", ":1: is no trace"),
+                (deep, "is not a JSON object", ":1: is not a trace"), ("[" * 1_000_000, "is not a JSON object", ":1: is not a trace"),
                 ('{"nimble_rules": 5, "rules": [{"kernel": "a", "params": %s}]}' % deep, "rules[0].params: must be text",
-                 ":1: is no trace"),
-                (f"[\n{deep}\n]", "is no JSON object", ":2: an event must be a JSON object"),
-                ("\n".join(lines[:2] + ['{"ph": "X", "args": %s},' % deep] + lines[2:]), "is no JSON object",
+                 ":1: is not a trace"),
+                (f"[\n{deep}\n]", "is not a JSON object", ":2: an event must be a JSON object"),
+                ("\n".join(lines[:2] + ['{"ph": "X", "args": %s},' % deep] + lines[2:]), "is not a JSON object",
                  ":3: args: must be an object")):
             with self.subTest(text=text[:40], said=of_trace):
                 with open(self.path("deep.json"), "w", encoding="utf-8") as file:
@@ -229,7 +229,7 @@ class AddressSpace(LimitsTest):
         for inject in "cuMemAddressFree:1:4", "cuMemAddressFree:2:4":
             done = self.in_mode("record", ["limits", "later", "twice"], SIMCUDA_INJECT=inject)
             self.assertEqual(done.stdout, "0 8\n7\n", inject)
-            self.assertIn("of reserved addresses back", done.stderr)
+            self.assertIn("of reserved addresses (error", done.stderr)
 
     def test_the_limit_of_another_process_has_nothing_given_back(self):
         for name in MODES:
@@ -261,7 +261,7 @@ class NoThreads(LimitsTest):
                         self.assertEqual(plain.stdout, done.stdout)
                         self.assertEqual([left for left in os.listdir(self.folder) if left.endswith(".part")], [])
                         if most == 0 and name in ("record", "replay", "auto"):
-                            self.assertIn("no thread can be started", done.stderr)
+                            self.assertIn("cannot be started", done.stderr)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ MODES = {
 # What a round is worth: launches are many to a round of another kind.
 WORKS = {"graphs": 1, "unlaunched": 1, "launches": 14, "phases": 14, "objects": 0.2, "threads": 0.2, "recordings": 0.02,
          "regions": 0.05}
-# A region is recorded and analyzed each round; where there are none the program does its work and no more.
+# A region is recorded and analyzed each round; in modes without regions the program only does its work.
 
 
 class Runner(harness.ProgramTest):

@@ -47,7 +47,7 @@ class Memory(ProgramTest):
     def test_what_ends_gives_back_all_it_had(self):
         for what, settings, rounds in RUNS:
             with self.subTest(what=what, **settings):
-                # A recording's writer may be behind for long where other tests run: it is waited for, eight times.
+                # A recording's writer may lag for long while other tests run: it is waited for, eight times.
                 more = ("calm",) if settings is RECORD else ()
                 resident, device, text = self.grown(what, rounds, *more, **settings)
                 self.assertLess(resident, RESIDENT_KIB, text)
@@ -85,14 +85,14 @@ class Shortage(ProgramTest):
                 failed = self.run_program(["shortage", "retry", symbol], **GRAPHS, SIMCUDA_INJECT=inject)
                 self.assertEqual(failed.stdout, counted.stdout)
 
-    def test_graphs_of_which_one_runs_at_a_time_need_no_more_than_the_drivers(self):
+    def test_graphs_that_run_one_at_a_time_need_no_more_than_the_drivers(self):
         for graphs in (2, 8, 24):
             with self.subTest(graphs):
                 with_it, without = self.outputs("many", graphs, **GRAPHS)
                 self.assertIn(f"{graphs} graphs, told 0", without)
                 self.assertEqual(with_it, without)
 
-    def test_a_step_is_let_go_of_where_the_program_needs_its_memory(self):
+    def test_a_step_is_released_if_the_program_needs_its_memory(self):
         with_it, without = self.outputs("steps", 1200, mode="auto", NIMBLE_AUTO_LIMIT=16)
         self.assertNotIn("told 2", without)
         self.assertEqual(with_it, without)

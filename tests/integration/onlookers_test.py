@@ -18,7 +18,7 @@ class Onlookers(ProgramTest):
         self.assertEqual(words[2:], ["wrong", "0"], f"{what}: {done.stdout}\n{done.stderr}")
         return int(words[1])
 
-    # The schedule is of a program that nobody looks at.
+    # The schedule is of a program without observers.
     def schedule(self, mode):
         return self.make_schedule(["onlookers", "mailbox_alone" if mode == "mailbox" else "alone", 12, 1])
 
@@ -36,7 +36,7 @@ class Onlookers(ProgramTest):
                     done, stats = self.replay(mode, seed, schedule)
                     seen += self.check(done, f"{mode} seed {seed}: {stats}")
                     self.assertEqual(stats["stood_aside"], "", done.stderr)
-                    # Who is there before the step is waited for until it is through: that may be each time.
+                    # The step waits for observers that come before it: perhaps each time.
                     times = done.stderr.count(SAID)
                     self.assertTrue(times == 1 or (times == 0 and mode in ("early", "mailbox")), done.stderr)
                     replayed += stats["steps_replayed"]
@@ -89,7 +89,7 @@ class Onlookers(ProgramTest):
             self.assertIn("is the program's own: others may reach its memory now", done.stderr)
             seen += self.check(self.run_program(["onlookers", "peer", 300, seed], mode="auto", SIMCUDA_SEED=seed), f"seed {seed}")
         self.assertGreater(seen, 20 * harness.BUILD.share)
-        # A recording with such a call has everything in order.
+        # A recording with such a call orders everything.
         self.run_program(["onlookers", "peer", 60, 1], mode="record", NIMBLE_TRACE=self.path("trace.json"))
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments")
         for segment in self.read_json("schedule.json")["segments"]:

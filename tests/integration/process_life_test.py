@@ -201,8 +201,8 @@ class Signals(SignalTest):
                     self.calls(whole=False)
 
     def test_a_handler_that_calls_exit(self):
-        # It may interrupt us anywhere. Where that is in the middle of an entry in the queue, nobody can get at the queue any
-        # more, and the last 50 ms of the trace are lost; never does it hang.
+        # It may interrupt us anywhere. If that is in the middle of an entry in the queue, the queue stays locked, and
+        # the last 50 ms of the trace are lost; but it never hangs.
         closed = 0
         for _ in harness.BUILD.seeds(30):
             self.assertLess(self.record_until(signal.SIGTERM, ["exit"], 0), 10)

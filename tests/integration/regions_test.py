@@ -14,7 +14,7 @@ class Regions(ProgramTest):
 
     def test_addresses_beside_memory_that_moves(self):
         beside = r"byte \d+ of its parameters may be an address beside memory that the region allocates and releases"
-        # The word before it is the end of what lies there, from which a kernel may go backwards.
+        # The word before it is the end of the memory there, from which a kernel may go backwards.
         for address, why in {"end": r"\)?: " + beside, "before": r"\)? may use any memory, ", "padded": r"\)?: " + beside}.items():
             with self.subTest(address=address):
                 plain = self.run_program(["regions", "code", 12, address])

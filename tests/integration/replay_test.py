@@ -156,7 +156,7 @@ class BrokenOnPurpose(ProgramTest):
                     break
             else:
                 unseen.append(edges[removed])
-        # Not every dependency is real: a kernel is taken to read a whole object of which it reads one half.
+        # Not every dependency is real: a kernel is assumed to read a whole object, but reads only half.
         self.assertGreater(seen, 4 * len(unseen), f"removed without a trace: {unseen}")
 
 

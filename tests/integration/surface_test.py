@@ -5,7 +5,7 @@ from harness import ProgramTest
 
 OPS = {"launch", "copy", "set", "event_record", "event_wait", "host_function", "graph_launch", "alloc_async", "free_async",
        "opaque"}
-# What a program's step may come to in the analyzer: a schedule, or a reason why there is none.
+# The analyzer's possible results for a program's step: a schedule, or a reason why there is none.
 SCHEDULE, UNSCHEDULABLE = 0, 4
 
 

@@ -6,8 +6,8 @@ import harness
 from harness import ProgramTest
 
 # What `transient` can do, and how much of the device's memory Nimble keeps for it once the GPU has nothing to do, in MiB:
-# none but for what lasts, and for graphs of which nobody knows when they run; and how much more the driver might keep, whose
-# graphs run at once by chance.
+# none, except for memory that lasts, and for graphs whose launches are unknown; and how much more the driver might keep, if
+# graphs happen to run concurrently.
 PAIR = 88
 KEEPS = {"one": 0, "apart": 0, "later": 0, "moved": 0, "ended": 0, "captured": 0, "parts": 3 * PAIR, "updated": 0, "threads": 128,
          "lasting": 6 * 2, "context": 0}
@@ -57,7 +57,7 @@ class Transient(ProgramTest):
                     self.assertEqual([], self.read_json("report.json")["races"], f"seed {seed}")
                     # None has memory of the driver's own, which would be a node.
                     self.assertRegex(log, "graph 4[: ]")
-                    self.assertNotIn("a node that is no kernel", log, f"seed {seed}")
+                    self.assertNotIn("a node that is not a kernel", log, f"seed {seed}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Hosts that watch what the GPU does without waiting for it, and kernels that talk: nothing is held until it is too late, and
-nothing is put in order that was not."""
+"""Hosts that watch the GPU without waiting for it, and kernels that communicate: nothing is held for too long, and no
+order is added."""
 
 import unittest
 
@@ -31,7 +31,7 @@ class Watching(ProgramTest):
         return found
 
     def test_a_host_that_polls_mapped_memory_of_several_streams_gets_what_it_waits_for(self):
-        """The first sign of something is behind all that it may be a sign of; and what is held is submitted in time."""
+        """A sign is ordered after everything that it may announce; and held ops are submitted in time."""
         for stats in self.compare("memory", "--whole-segments", NIMBLE_HOLD_US=1000):
             self.assertGreater(stats["watchdog_flushes"], STEPS / 2, stats)
 

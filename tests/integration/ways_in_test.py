@@ -110,8 +110,8 @@ class Programs(WaysInTest):
         self.assertEqual(self.seen(), start + expected)
 
     def other_driver(self, change):
-        """The search path to a copy of the driver, of which change(image, sections) has changed the bytes. `sections` is
-        where each section of the file begins."""
+        """The search path to a copy of the driver, whose bytes change(image, sections) has changed. `sections` is where
+        each section of the file begins."""
         driver = os.path.join(harness.BUILD.simcuda, "libcuda.so.1")
         with open(driver, "rb") as file:
             image = bytearray(file.read())
@@ -188,7 +188,7 @@ class Plugins(WaysInTest):
                         self.check(["plugin_host", library("libways_stubs.so"), how, way])
 
     def test_no_driver_at_all(self):
-        # Its stubs are never called: nothing is found that would not be there without the shim.
+        # Its stubs are never called: lookups find nothing that would not be there without the shim.
         output = self.three_ways(["plugin_host", library("libways_stubs.so"), "global", "none"],
                                  LD_LIBRARY_PATH=os.path.dirname(harness.BUILD.library))
         self.assertIn("before, cuLaunchKernel: by default 0, error 1, in the program 0\n", output)

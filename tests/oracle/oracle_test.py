@@ -145,8 +145,8 @@ class RandomPrograms(ProgramTest):
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_a_missing_dependency_is_seen(self):
         broken, seen = self.seen("dependency")
-        # An edge between two ops of one lane may order nothing that conflicts, and where accesses are wider than the
-        # truth not everything that conflicts does so in truth.
+        # An edge between two ops of one lane may order no conflict, and if accesses are wider than the truth not every
+        # conflict is real.
         self.assertGreater(seen["checker"], 0.9 * broken, seen)
         self.assertGreater(seen["truth"], 0.6 * broken, seen)
         self.assertGreater(seen["race"], 0.35 * broken, seen)
@@ -155,7 +155,7 @@ class RandomPrograms(ProgramTest):
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_an_access_that_is_too_narrow_is_seen(self):
         broken, seen = self.seen("access")
-        # Kernels whose code proves what they do are not what the rule says.
+        # For kernels with proven code the rule does not count.
         self.assertGreater(seen["accesses"], 0.5 * broken, seen)
         self.assertGreater(seen["truth"], 0.25 * broken, seen)
         self.assertGreater(seen["race or digest"], 0.2 * broken, seen)
@@ -195,7 +195,7 @@ class Divergences(ProgramTest):
         self.assertEqual({row["fault"] for row in rows if row["faults_met"]}, self.FAULTS)
         self.assertLessEqual({"one", "in turn", "freely"}, {row["threads"] for row in rows})
 
-    # The checks themselves; of which a sanitizer says nothing new.
+    # The checks themselves; a sanitizer adds nothing here.
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_a_missing_dependency_is_seen(self):
         broken, seen = self.seen("dependency", 100)
@@ -212,7 +212,7 @@ class Divergences(ProgramTest):
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")
     def test_a_program_that_does_something_else_is_seen(self):
         broken, seen = self.seen("change", 100)
-        # Many changes are such that nothing is computed otherwise.
+        # Many changes do not affect the results.
         self.assertGreater(seen["digest"], 0.1 * broken, seen)
 
     @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "slow under a sanitizer")

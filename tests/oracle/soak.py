@@ -147,7 +147,7 @@ class Divergences:
         sums["replayed"] += row["steps_replayed"] > 0
         sums["several_streams"] += row["streams"] > 1
         sums["several_kinds"] += row["kinds"] > 1
-        # What stands aside on purpose says nothing of how much is replayed otherwise.
+        # Runs that stand aside on purpose do not show how much is replayed otherwise.
         if row["fault"] in ("none", "memory"):
             sums["steps_without_fault"] += row["steps"]
             sums["steps_replayed_without_fault"] += row["steps_replayed"]
@@ -218,13 +218,13 @@ class Soak:
             seed, count = self.take()
             if count == 0:
                 return
-            # A process that does not get to the end of its range is started again behind the program that ended it.
+            # A process that does not reach the end of its range is restarted after the program that ended it.
             end = seed + count
             while seed < end:
                 seed = self.run(seed, end)
 
     def run(self, seed, end):
-        """Runs the seeds up to `end`; the one behind the last that was dealt with."""
+        """Runs the seeds up to `end`; returns the one after the last that was handled."""
         with subprocess.Popen(self.kind.command(seed, end - seed), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as process:
             for line in process.stdout:

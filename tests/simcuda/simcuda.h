@@ -1,5 +1,5 @@
-// What the simulated driver tells about itself, beside the driver API. Exported from libcuda.so.1; a program that may
-// run on a real driver looks these names up with dlsym. Times are simulated microseconds
+// What the simulated driver reports about itself, besides the driver API. Exported from libcuda.so.1; a program that
+// may run on a real driver looks these names up with dlsym. Times are simulated microseconds
 // (include/nimble/internal/device_model.h).
 //
 // Environment, read once, at the first call into the driver:
@@ -104,7 +104,7 @@ int simcuda_race(size_t index, SimcudaRace* out);  // 0 on success
 // Accesses of kernels, copies and sets to device memory that was not allocated when they ran.
 size_t simcuda_illegal_access_count(void);
 
-// Who is told of every call and of every kernel, copy and set that ran, as a profiler is. One at a time; null: nobody.
+// An observer of every call and of every kernel, copy and set that ran, like a profiler. One at a time; null: none.
 // Called on the calling thread, `ran` with the driver locked: neither may call the driver. Calls are numbered from 1.
 typedef struct SimcudaObserver {
   void* user;

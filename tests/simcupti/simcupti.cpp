@@ -54,7 +54,7 @@ void entered(void*, const char* symbol, std::uint32_t call) {
   CUpti_CallbackId id = 0;
   {
     const std::lock_guard lock(s.mutex);
-    // CUPTI 13.0 does so with GRAPH_TRACE beside MEMCPY or MEMCPY2; here with any activity, so that no one rests on
+    // CUPTI 13.0 does so with GRAPH_TRACE beside MEMCPY or MEMCPY2; here with any activity, so that nothing depends on
     // which.
     if (!s.kinds.empty() && std::strncmp(symbol, "cuGraphLaunch", 13) == 0)
       simcuda_inject(symbol, 1, CUDA_ERROR_MISALIGNED_ADDRESS);

@@ -32,7 +32,7 @@ bool holds(const OpQuestion& op, const ParamCondition& condition) {
   return (value == condition.value) == condition.equal;
 }
 
-// Whether it has a byte of an address, which differs in the next process, so that it cannot be relied on to stay.
+// Whether it covers a byte of an address, which differs in the next process and so cannot be relied on.
 bool is_of_address(const OpQuestion& op, const ParamCondition& condition) {
   const auto meets = [&](const PointerWord& word) {
     return word.at < condition.at + condition.bytes && condition.at < word.at + 8;
@@ -88,7 +88,7 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
   for (std::uint32_t i = 0; i < globals.size(); ++i) {
     told.push_back(kAtGlobals + i);
     if (pointer_at(op, kAtGlobals + i) != nullptr) continue;
-    why_not = "it is not known for kernels of graphs where its variable " + globals[i].name + " is";
+    why_not = "for kernels of graphs the address of its variable " + globals[i].name + " is not known";
     return false;
   }
   std::ranges::sort(told);

@@ -19,7 +19,7 @@ class OpCompletion {
 
   // Orders the ops before call `end`. Until then only those of one stream are in order.
   void order_before(std::uint32_t end);
-  // The host has waited for a context: what was not recorded before is over.
+  // The host has waited for a context: earlier unrecorded work is over.
   void note_wait(const TraceCall& wait);
   // Something that was not recorded may have been submitted.
   void note_unrecorded() { waited_.clear(); }

@@ -1,4 +1,4 @@
-// Calls of the CUDA runtime that have to succeed: else the program says which one did not, and ends.
+// Checks calls of the CUDA runtime: where one fails, the program names it and ends.
 #pragma once
 
 #include <cuda_runtime.h>

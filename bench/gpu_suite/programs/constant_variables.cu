@@ -1,8 +1,8 @@
-// A program of the CUDA runtime whose kernels read a constant variable, of which only machine code is there: nothing
-// but the variable's address, which the runtime asks the driver for when it is written, says what they depend on.
+// A program of the CUDA runtime whose kernels read a constant variable and exist only as machine code: only the
+// variable's address, which the runtime requests from the driver when it writes it, shows what they depend on.
 //
-// In each step the variable is written twice, and two kernels read it, each what was written last. Integers throughout:
-// every bit of what was written reaches the output.
+// Each step writes the variable twice, and two kernels read it, each the last value. Integers throughout: every written
+// bit reaches the output.
 #include <cuda_runtime.h>
 
 #include "checked.h"

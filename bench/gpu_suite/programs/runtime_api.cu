@@ -1,5 +1,5 @@
-// A program of the CUDA runtime: what one step does goes through most of the ways in which the runtime submits work.
-// The suite compiles it twice: with the static runtime, and with the shared one.
+// A program of the CUDA runtime: one step uses most of the ways in which the runtime submits work. The suite compiles
+// it twice: with the static runtime, and with the shared one.
 //
 // Two streams and events between them; copies from and to pinned memory, a 2D copy, a set; memory from
 // cudaMallocAsync; plain, cooperative and, where the device has them, cluster launches; a graph that was captured once.

@@ -1,17 +1,17 @@
-"""What the suite's Python programs share: they make steps on command, and say what came of them.
+"""Shared by the suite's Python programs: they make steps on command, and print the results.
 
     import stepped
     stepped.serve(make)
 
-`make(seed)` sets a program up and returns (step, outputs, synchronize): `step()` does one step's work, `synchronize()` waits
-for the device, `outputs()` gives what the steps computed, as a list of numpy arrays. Commands come on standard input:
+`make(seed)` sets a program up and returns (step, outputs, synchronize): `step()` does one step's work, `synchronize()`
+waits for the device, `outputs()` returns the steps' results, as a list of numpy arrays. Commands come on standard
+input:
 
     run N     N steps, each timed with a synchronisation at its end
     end       the program ends as any program does
 
 The answers are lines of JSON on standard output: {"ready": ..., "facts": {...}} at first, then for each run "steps",
-"median_us", and "digest", which is SHA-256 over all outputs up to then. What libraries print goes to standard error.
-"""
+"median_us", and "digest", which is SHA-256 over all outputs up to then. Libraries' output goes to standard error. """
 
 import argparse
 import hashlib
@@ -35,7 +35,7 @@ def digest_of(arrays, before):
 
 
 def serve(make, facts=dict, variants=None):
-    """`variants`: what the program's first argument may be; it is then given to `make` and `facts`."""
+    """`variants`: the allowed values of the program's first argument, which is passed to `make` and `facts`."""
     parser = argparse.ArgumentParser()
     if variants:
         parser.add_argument("variant", choices=sorted(variants))

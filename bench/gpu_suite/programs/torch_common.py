@@ -1,4 +1,4 @@
-"""What the torch programs share: everything that could make two runs differ is fixed before anything else happens."""
+"""Shared by the torch programs: fixes everything that could make two runs differ before anything else happens."""
 
 import numpy
 import torch
@@ -7,7 +7,7 @@ import torch
 def start(seed):
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # no kernels that a user's program would not launch
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it would launch kernels that a user's program does not
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False

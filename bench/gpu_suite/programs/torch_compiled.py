@@ -1,4 +1,4 @@
-"""torch.compile of a small transformer layer and head: kernels that are made at run time, through Triton."""
+"""torch.compile of a small transformer layer and head: kernels generated at run time, through Triton."""
 
 import torch
 from torch import nn

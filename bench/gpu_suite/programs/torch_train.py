@@ -14,7 +14,7 @@ OPTIMIZERS = {"sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, mom
 
 
 def network():
-    # Strides instead of max pooling, whose backward pass adds in no fixed order.
+    # Strides instead of max pooling, whose backward pass adds in varying order.
     return nn.Sequential(nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Dropout(0.25),
                          nn.Conv2d(32, 64, 3, stride=2, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten(),
                          nn.Linear(64 * 8 * 8, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))

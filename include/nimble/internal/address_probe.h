@@ -1,10 +1,10 @@
-// Whether an address leads anywhere that a kernel could reach.
+// Finds out whether an address points to memory that a kernel could reach.
 //
-// Parameters hold many words that look like addresses and are none: sizes side by side, what a structure's padding was
-// left with, pointers to the host's own memory. The driver knows all memory that devices can reach, but for one kind:
-// where a device can access pageable memory, it is all that the process has mapped.
+// Parameters hold many words that look like addresses but are not: adjacent sizes, stale padding of structures,
+// pointers to the host's own memory. The driver knows all memory that devices can reach, with one exception: if a
+// device can access pageable memory, that is everything that the process has mapped.
 //
-// Immutable; thread-safe. Nothing it asks disturbs a capture (tests/fidelity/capture_rules.txt).
+// Immutable; thread-safe. Its queries do not disturb captures (tests/fidelity/capture_rules.txt).
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ namespace nimble {
 
 class Reach {
  public:
-  // Knows no driver: every address may lead somewhere.
+  // Without a driver: every address may point somewhere.
   Reach() = default;
 
   // The driver must be initialised. Any of its functions may be null.
@@ -34,21 +34,21 @@ class Reach {
     pointer_attribute_ = pointer_attribute;
   }
 
-  // Whether an answer holds until the driver is asked for memory. Where devices reach pageable memory it does not: the
-  // process may map some at any time.
+  // Whether an answer holds until the driver allocates memory. Not if devices reach pageable memory, which the process
+  // may map at any time.
   bool lasts() const { return !pageable_; }
 
-  // Whether there is no memory at this address that a kernel could reach. False where that is not known.
+  // Whether there is no memory at this address that a kernel could reach. False if unknown.
   bool nowhere(std::uint64_t address) const {
     if (!pointer_attribute_) return false;
     unsigned type = 0;
-    // Anything but this refusal, such as a context that is gone, tells nothing of the address.
+    // Other errors, such as a destroyed context, say nothing about the address.
     if (pointer_attribute_(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_ERROR_INVALID_VALUE) return false;
     return !pageable_ || !mapped(address);
   }
 
  private:
-  // Whether the process has memory there. Where the system does not let us look it counts as mapped.
+  // Whether the process has memory there. If the system does not let us look, it counts as mapped.
   static bool mapped(std::uint64_t address) {
     char byte = 0;
     const iovec local{&byte, 1}, remote{reinterpret_cast<void*>(address), 1};

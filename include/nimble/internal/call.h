@@ -22,8 +22,8 @@ namespace nimble {
 // What a call lets the host see of the GPU's progress: the last column of driver_calls.def.
 enum class HostEffect : std::uint8_t { async, observe, neutral };
 
-// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published; that of
-// one that was unloaded is that of the same code where it is loaded again.
+// What the shim knows of a loaded module or library. Owned by the shim, never freed, immutable once published; reused
+// if the same code is loaded again.
 struct ImageInfo {
   bool self_contained = false;
   std::string why;
@@ -36,18 +36,18 @@ struct FunctionInfo {
   bool is_kernel_handle = false;  // a CUkernel that the program passes as a CUfunction
   std::optional<std::vector<ParamLayout>> params;
   std::uint32_t param_bytes = 0;  // size of the packed parameter buffer
-  bool self_contained = false;    // of this kernel alone: its image may say less
-  bool constants = false;         // it would be, but for constant variables that it may read
+  bool self_contained = false;    // for this kernel alone: its image may have less
+  bool constants = false;         // it would be, except for constant variables that it may read
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
-  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
+  std::uint64_t code = 0;  // a digest of its image; 0 if unknown
 };
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made
-// from the context (and the thread, for per-thread default streams). `handle` is what the driver takes for it from the
-// same thread, whichever variant of the entry point is called. The nodes of a graph are on one that is none: of a
-// context, too, and in no order with any other stream.
+// from the context (and the thread, for per-thread default streams). `handle` is what the driver accepts for it from
+// the same thread, whichever variant of the entry point is called. A graph's nodes are on a pseudo-stream: it has a
+// context, too, and is unordered with all other streams.
 struct StreamRef {
   CUstream handle = nullptr;
   std::uint64_t key = 0;
@@ -58,19 +58,19 @@ struct StreamRef {
   bool operator==(const StreamRef& other) const { return key == other.key; }
 };
 
-// What a call brings to an end, besides what its kind says.
+// What a call ends, besides what its kind says.
 enum class Ends : std::uint8_t { nothing, stream, event, code, green_context };
 
-// What a call asks about memory. `memory`, `handle` and `physical` are about the allocation that holds `address`:
-// `handle` is for one by which others would reach it, `physical` for what is mapped there. `pool`: how much memory a
-// device's own pool has, or has given out. `graph_memory`: which nodes `graph` has, how they are ordered, or how much
-// memory all graphs have. `free_memory`: how much the current device has left. `trim`: that memory of graphs that
-// nothing uses goes back.
+// What a call asks about memory. `memory`, `handle` and `physical` concern the allocation that holds `address`:
+// `handle` asks for a handle by which others would reach it, `physical` for what is mapped there. `pool`: how much
+// memory a device's own pool has, or has given out. `graph_memory`: which nodes `graph` has, how they are ordered, or
+// how much memory all graphs have. `free_memory`: how much the current device has left. `trim`: to release unused graph
+// memory.
 enum class Question : std::uint8_t { none, memory, handle, physical, pool, graph_memory, free_memory, trim };
 
-// What a call does to an executable graph of the program's; or to a graph: `end` of it, `share`, by which its nodes
-// become those of another as well, or `add_release` of a node that releases `address`. The last has as `arguments`
-// where the node goes, the nodes before it, the data of these edges, and how many there are.
+// What a call does to the program's executable graph; or to a graph: `end` it, `share` its nodes with another graph, or
+// `add_release`: add a node that releases `address`. The last has in `arguments` where the node goes, its predecessors,
+// the data of these edges, and their number.
 enum class GraphEdit : std::uint8_t {
   none,
   instantiate,
@@ -94,22 +94,22 @@ struct Call {
   const char* symbol = "";
   CallKind kind = CallKind::opaque;
   HostEffect host = HostEffect::neutral;
-  bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass by
+  bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass
   bool query = false;       // a synchronize kind that asks without waiting
   bool has_stream = false;  // whether the call names a stream
-  bool own_pool = false;    // alloc_async: from a pool that is the program's, or that it has changed
+  bool own_pool = false;    // alloc_async: from the program's own pool, or one that it has changed
   bool names_pool = false;  // alloc_async: the call says from which
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
   bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
   bool texture = false;        // hidden: a texture or a surface
-  bool shown = false;          // hidden: by it somebody beside the program's own kernels may reach or see something
-  bool unordered = false;      // what a capturing stream gets next may not come behind what it got before
-  bool host_source = false;    // copy: the entry point says that the source is the host's memory
-  bool device_source = false;  // copy: that it is the device's
+  bool shown = false;          // hidden: something other than the program's kernels may reach or see something by it
+  bool unordered = false;      // what a capturing stream gets next may not be ordered after earlier work on it
+  bool host_source = false;    // copy: the entry point says that the source is host memory
+  bool device_source = false;  // copy: that it is device memory
   Question question = Question::none;
-  bool asks_id = false;             // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among what is asked
-  bool sets = false;                // memory: it is told instead whether copies are to be synchronous, by `value`
+  bool asks_id = false;             // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among the attributes asked for
+  bool sets = false;                // memory: instead sets whether copies are synchronous, by `value`
   bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/internal/answers.def)
   bool synchronous_copies = false;  // answered
   bool of_step = false;             // the replayer takes it for an op of the step
@@ -134,21 +134,21 @@ struct Call {
 
   std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
   std::uint64_t buffer_id = 0;          // answered
-  // context_end, context_synchronize: which; null where it is the current one. alloc: in which, where it goes
-  // with one and that is known.
+  // context_end, context_synchronize: which; null for the current one. alloc: in which, if it ends with one and that is
+  // known.
   CUcontext context = nullptr;
   const char* note = nullptr;
-  const ImageInfo* image = nullptr;  // where code ends: which; null where that is not known
-  const void* caller = nullptr;      // where the call returns to
+  const ImageInfo* image = nullptr;  // the code that ends; null if unknown
+  const void* caller = nullptr;      // the call's return address
 
   CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
-  CUgraph graph = nullptr;     // capture_begin: what is captured into, if the program says so; capture_end: what it
-                               // has made; what is instantiated, ends, is shared or gets a node
+  CUgraph graph = nullptr;     // capture_begin: the graph captured into, if the program names one; capture_end: the
+                               // resulting one; else the one that is instantiated, ends, is shared or gets a node
   GraphEdit edit = GraphEdit::none;
 
-  // What else the op touches, where dst and src cannot say it: appends all of it, or returns false where the arguments
-  // do not tell. Reads the program's own arguments, which `arguments` points to, as its decoder knows; only the
-  // recorder calls it, so it may allocate.
+  // Appends all that the op touches, if dst and src cannot express it; false if the arguments do not tell. Reads the
+  // program's own arguments through `arguments`, whose type its decoder knows; only the recorder calls it, so it may
+  // allocate.
   using AccessLister = bool (*)(const Call& call, std::vector<TraceAccess>& list);
   AccessLister list_accesses = nullptr;
   std::array<const void*, 4> arguments{};
@@ -157,17 +157,17 @@ struct Call {
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
 };
 
-// Whether a context ends with all that is in it. One that a user of it lets go of may go on.
+// Whether a context ends with all that is in it. After the release of one reference it may go on.
 inline bool is_end_of_context(const Call& call) {
   return call.kind == CallKind::context_end && call.context && std::strcmp(call.symbol, "cuCtxDetach") != 0;
 }
 
-// What Nimble is doing, as the C API tells it: in the order of nimble_phase.
+// What Nimble is doing, for the C API: in the order of nimble_phase.
 enum class SinkPhase : std::uint8_t { idle, recording, analyzing, searching, binding, replaying, aside };
 
 struct SinkReport {
   SinkPhase phase = SinkPhase::idle;
-  std::string reason;  // why it is aside, or what it waits for; may be empty
+  std::string reason;  // why it stands aside, or what it waits for; may be empty
   CounterValues counters;
 };
 
@@ -203,34 +203,34 @@ class CallSink {
   // decoder makes the answer of that, and of the driver's.
   virtual Answer before(Call& call) noexcept = 0;
 
-  // The driver has answered. Outputs in `call` are filled in only where `result` is CUDA_SUCCESS.
+  // The driver has answered. Outputs in `call` are filled in only if `result` is CUDA_SUCCESS.
   virtual void after(const Call& call, CUresult result) noexcept = 0;
 
-  // What the program is told of a call that the driver has answered: `result`, unless an earlier call has turned out to
-  // have failed, and this one may tell. After after().
+  // The result that the program gets for a call that the driver has answered: `result`, unless an earlier call turned
+  // out to have failed, and this one may report that. Called after after().
   virtual CUresult told([[maybe_unused]] const Call& call, CUresult result) noexcept { return result; }
 
-  // The driver has had no memory for the call, which has done nothing: lets go of what Nimble holds and can do without.
-  // Whether that is anything: then the call is made once more, before after() hears of it.
+  // The driver was out of memory for the call, which has had no effect: releases memory that Nimble can do without.
+  // Returns whether there was any: then the call is retried, before after() hears of it.
   virtual bool give_back([[maybe_unused]] const Call& call) noexcept { return false; }
 
-  // The program says that a step of its own begins or ends here; `name`, which may be null, is good for this call only.
+  // The program marks the begin or end of a step; `name`, which may be null, is valid for this call only.
   virtual void mark([[maybe_unused]] bool begins, [[maybe_unused]] const char* name,
                     [[maybe_unused]] std::uint32_t thread) noexcept {}
 
-  // What there is to say of what was done so far. May throw where memory is short.
+  // A report of what was done so far. May throw if memory is short.
   virtual SinkReport report() { return {}; }
 
-  // The program is about to end. Calls may still come after this: from other threads, and from what is torn down later.
-  // May be called again.
+  // The program is about to end. Calls may still come: from other threads, and from code that is torn down later. May
+  // be called again.
   virtual void finish() noexcept = 0;
 
   // The same, on a thread that a signal has interrupted in the middle of a call. The sink or the driver may be locked
   // by that very call: saves what can be saved without either.
   virtual void finish_interrupted() noexcept {}
 
-  // In a child that this process has forked, whose only thread this is: locks may be held by threads that are not here.
-  // Lets go of what is the parent's. Whether nothing has happened yet, so that the child may start a sink of its own;
+  // In a forked child, whose only thread this is: locks may be held by threads that do not exist here. Releases what
+  // belongs to the parent. Returns whether nothing has happened yet, so that the child may start a sink of its own;
   // this one gets no further calls.
   virtual bool forked() noexcept { return false; }
 };
@@ -239,11 +239,11 @@ class CallSink {
 class CallContext {
  public:
   virtual ~CallContext() = default;
-  // What is known of a launched function; asks the driver on first sight. Never null.
+  // Facts about a launched function; asks the driver on first sight. Never null.
   virtual const FunctionInfo& function(CUfunction handle) = 0;
   // How the stream is ordered with others; asks the driver for streams that the program created.
   virtual StreamKind stream_kind(const StreamRef& stream) = 0;
-  // A driver function by its exported name, never one of our wrappers; null where the driver lacks it.
+  // A driver function by its exported name, never one of our wrappers; null if the driver lacks it.
   virtual void* driver_symbol(const char* name) = 0;
 };
 

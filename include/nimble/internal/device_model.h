@@ -1,5 +1,5 @@
-// A simple model of a GPU and of what its driver costs the host: enough to compare two orders of the same work, and no
-// more. The simulated driver keeps its clock by it, and the analyzer predicts with it.
+// A simple model of a GPU and of its driver's cost on the host: enough to compare two orders of the same work, and no
+// more. The simulated driver's clock and the analyzer's predictions use it.
 //
 // The figures are those of a large data-centre GPU, rounded; a kernel's length is guessed from its shape alone.
 // Whatever is computed from this model must be shown as simulated or predicted, never as measured.
@@ -26,7 +26,7 @@ struct DeviceModel {
   double allocation_host_us = 0.5;      // stream-ordered allocation and release
   double call_host_us = 0.1;            // any other call
   double replayed_call_host_us = 0.15;  // one that replay answers, and submits later: scripts/bench
-  double synchronize_host_us = 4.0;     // from the end of the work to the return of the call that waited for it
+  double synchronize_host_us = 4.0;     // from the end of the work to the return of the call that waits for it
 
   // What work costs the GPU.
   double kernel_base_us = 2.0;      // the shortest kernel
@@ -37,10 +37,10 @@ struct DeviceModel {
   double copy_base_us = 1.5;        // the shortest copy or set
   double host_to_device_gb_s = 50.0;
   double device_to_host_gb_s = 50.0;
-  double pageable_gb_s = 12.0;  // either way, where the host memory is not pinned
+  double pageable_gb_s = 12.0;  // either way, if the host memory is not pinned
   double device_to_device_gb_s = 1800.0;
   double set_gb_s = 3000.0;
-  double memory_gb_s = 4000.0;         // what kernels can draw from the device's memory together ...
+  double memory_gb_s = 4000.0;         // what all kernels together can draw from device memory ...
   double multiprocessor_gb_s = 110.0;  // ... and one multiprocessor alone: 64 bytes in a clock of 1.75 GHz
   double host_function_us = 3.0;
 };
@@ -56,7 +56,7 @@ inline int blocks_at_once(const DeviceModel& device, std::uint64_t threads_per_b
       std::clamp<std::uint64_t>(fit, 1, static_cast<std::uint64_t>(device.blocks_per_multiprocessor)));
 }
 
-// Multiprocessors that a launch fills. Two launches that together fill no more than there are run side by side.
+// Multiprocessors that a launch fills. Two launches that together fill no more than there are run concurrently.
 inline int multiprocessors_of(const DeviceModel& device, std::uint64_t blocks, std::uint64_t threads_per_block) {
   const std::uint64_t per = static_cast<std::uint64_t>(blocks_at_once(device, threads_per_block));
   const std::uint64_t wanted = blocks / per + (blocks % per != 0 ? 1 : 0);

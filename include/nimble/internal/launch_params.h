@@ -29,7 +29,7 @@ inline bool pack_params(const Call& call, const FunctionInfo& function, std::uin
     std::size_t index = 0;
     std::uint32_t end = 0;
     for (const ParamLayout& param : *function.params) {
-      // Gaps between parameters are no bytes of the program: keep them the same from launch to launch.
+      // Gaps between parameters are not the program's bytes: keep them constant between launches.
       if (param.offset > end) std::memset(out + end, 0, param.offset - end);
       std::memcpy(out + param.offset, call.kernel_params[index++], param.size);
       end = param.offset + param.size;

@@ -1,7 +1,7 @@
-// Whether memory may have come near an address since somebody looked: a number for each region of the address space,
-// which changes when memory comes there. What was found to lead nowhere still does while the number is the same.
+// Whether memory may have come near an address since an earlier look: a number for each region of the address space,
+// which changes when memory comes there. An address that pointed nowhere still does while the number is the same.
 //
-// Any thread; no locks. A change is seen by whoever is told of the memory, or of the code that brought it, afterwards.
+// Any thread; no locks. A thread that later learns of the memory, or of the code that brought it, sees the change.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace nimble {
 
 class Nearby {
  public:
-  // There is new memory. Of no bytes: where it begins.
+  // There is new memory. Size 0: only its begin is known.
   void came(std::uint64_t address, std::uint64_t size) {
     const std::uint64_t first = address >> kNear, last = (address + (size ? size - 1 : 0)) >> kNear;
     if (last - first >= kRegions) return may_have_come();
@@ -29,8 +29,8 @@ class Nearby {
   }
 
  private:
-  static constexpr unsigned kNear = 28;               // 256 MiB: memory that is nearer is near
-  static constexpr std::uint64_t kRegions = 1 << 12;  // regions whose numbers have the same rest share one
+  static constexpr unsigned kNear = 28;               // 256 MiB: memory within this distance is near
+  static constexpr std::uint64_t kRegions = 1 << 12;  // regions with the same index modulo this share a number
 
   std::atomic<std::uint64_t> anywhere_{1};
   std::array<std::atomic<std::uint32_t>, kRegions> near_{};

@@ -1,8 +1,8 @@
-// The records of a schedule: what analyzer/ writes and replayer/ reads. The grammar on disk stands in
-// docs/reference/formats.md.
+// The records of a schedule: what analyzer/ writes and replayer/ reads. docs/reference/formats.md has the grammar on
+// disk.
 //
-// Plain data without behaviour. It holds no address of the process that was recorded: pointers are (object, offset).
-// Whoever read or built a Schedule owns it; once built it is not changed, so threads may share it.
+// Plain data without behaviour. It holds no address of the recorded process: pointers are (object, offset). Once built
+// it does not change, so threads may share it.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace nimble {
 
 inline constexpr int kScheduleVersion = 6;
 
-// The highest priority of a node. Devices have as many levels or fewer.
+// The highest priority of a node. Devices have at most as many levels.
 inline constexpr std::uint32_t kMaxPriority = 5;
 
 // The most streams that a step may use.
@@ -28,20 +28,21 @@ inline constexpr std::uint32_t kMaxStreams = 16;
 // The most kinds of step in a schedule.
 inline constexpr std::uint32_t kMaxKinds = 16;
 
-// Bytes: where the memory plan may put an object. What the driver's own pools keep to, and what a texture needs
+// Bytes: the alignment of objects in the memory plan. That of the driver's own pools, and enough for textures
 // (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of all GPUs so far).
 inline constexpr std::uint64_t kPlanAlignment = 512;
 
-// A stream of the program's that the step uses. The first one in the list is the one that graphs are launched on.
+// One of the program's streams that the step uses. Graphs are launched on the first one in the list.
 struct ScheduleStream {
   StreamKind kind = StreamKind::blocking;  // never per_thread
-  // All that the step puts on it comes, by the program's own events, after something that the step has put on the first
-  // stream before.
+  // By the program's own events, all of the step's work on it is ordered after earlier work of the step on the first
+  // stream.
   bool forked = false;
 };
 
 // One allocation that the step touches. `step_local` objects are allocated and freed by ops of the step: the replayer
-// gives them addresses from the memory plan. All others are the program's, found by the pointers that it passes.
+// gives them addresses from the memory plan. All others belong to the program, and are found by the pointers that it
+// passes.
 struct ScheduleObject {
   MemoryKind memory = MemoryKind::device;
   std::uint64_t size = 0;  // bytes
@@ -49,8 +50,8 @@ struct ScheduleObject {
   std::uint64_t plan_offset = 0;  // step_local: bytes from the start of the arena; a multiple of kPlanAlignment
 };
 
-// A pointer into an object. `fixed` says that the schedule's parallelism rests on this offset, so the live call must
-// have the same one; otherwise it may move freely inside the object.
+// A pointer into an object. `fixed` says that the schedule's parallelism depends on this offset, so the live call must
+// have the same one; otherwise it may vary freely inside the object.
 struct SchedulePointer {
   std::uint32_t object = kNone;
   std::uint64_t offset = 0;
@@ -63,7 +64,7 @@ struct ScheduleParam {
   SchedulePointer pointer;
 };
 
-// A word of what a copy from the host carries that is a pointer for kernels to follow.
+// A word in a copy from the host that is a pointer for kernels to follow.
 struct SchedulePayload {
   std::uint64_t at = 0;  // byte of the payload
   SchedulePointer pointer;
@@ -77,9 +78,9 @@ struct ScheduleBytes {
 
 // How the replayer submits an op:
 //   graph    a node of its segment's graph
-//   order    an event wait for what the step itself has recorded: nothing is submitted, since its segment's graph keeps
-//            the order, as that of the graphs before it does
-//   plan     an async alloc or free of a step_local object: answered from the memory plan, nothing is submitted
+//   order    an event wait for a record of the step itself: not submitted, since its segment's graph, or the order of
+//            graphs, ensures it
+//   plan     an async alloc or free of a step_local object: answered from the memory plan, not submitted
 //   direct   by the program's own call, between segments
 enum class Submit : std::uint8_t { graph, order, plan, direct };
 
@@ -96,23 +97,23 @@ struct ScheduleOp {
   std::uint32_t stream = 0;       // index into Schedule::streams
   std::uint32_t segment = kNone;  // graph and order ops: which
   std::uint32_t lane = 0;         // graph ops: the stream that the policy assigned, within the segment
-  std::uint32_t priority = 0;     // launches of a graph: who gets multiprocessors first, 0 to kMaxPriority
+  std::uint32_t priority = 0;     // launches of a graph: for multiprocessors, 0 to kMaxPriority
 
   std::uint32_t function = kNone;  // launch
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes = 0;
-  bool fixed_launch = false;  // the launch shape must match to the letter (its accesses were ranges)
-  // The op keeps its place among all others, whatever it touches: its parameters may hold anything, and are not looked
-  // into. `pointers` and `numbers` are empty then.
+  bool fixed_launch = false;  // the launch shape must match exactly (its accesses were ranges)
+  // The op is ordered with all others, whatever it touches: its parameters may hold anything, and are not inspected.
+  // `pointers` and `numbers` are empty then.
   bool barrier = false;
   std::vector<ScheduleParam> pointers;
-  // Bytes in the parameter buffer of 8-byte words that are no pointers, whatever they look like: a rule or the code
-  // says so. Any other word that is not in `pointers` must lead nowhere (nimble/internal/address_probe.h) in the live
+  // Offsets in the parameter buffer of 8-byte words that are not pointers, whatever they look like, by a rule or the
+  // code. Any other word that is not in `pointers` must point nowhere (nimble/internal/address_probe.h) in the live
   // step.
   std::vector<std::uint32_t> numbers;
   std::vector<ScheduleBytes> equal;  // bytes of the parameters that must be as recorded
-  // Launches, for audits: the objects that it may write, where that is known; and those that it reads only if a name, a
-  // rule or an observation tells the truth.
+  // Launches, for audits: the objects that it may write, if known; and those that it only reads if a name, a rule or an
+  // observation is right.
   std::optional<std::vector<std::uint32_t>> writes = std::nullopt;
   std::vector<std::uint32_t> believed_reads = {};
 
@@ -120,20 +121,20 @@ struct ScheduleOp {
   std::uint64_t dst_pitch = 0, src_pitch = 0;
   std::uint64_t width = 0, height = 1;  // bytes, rows
   std::uint32_t element = 1;            // set
-  // copy, direct ones as well: other ops' accesses rest on its content, which must hold these pointers and no others.
+  // copy, also direct: other ops' accesses depend on its content, which must hold these pointers and no others.
   std::optional<std::vector<SchedulePayload>> payload;
 
-  // order: the op of the same step that has recorded the event; kNone: one of an earlier step.
+  // order: the op of the same step that recorded the event; kNone: one of an earlier step.
   std::uint32_t record = kNone;
 
-  std::uint32_t object = kNone;  // alloc_async, free_async: the object, where it is one of the schedule's
-  std::uint64_t size = 0;        // alloc_async: bytes asked for
+  std::uint32_t object = kNone;  // alloc_async, free_async: the object, if it is one of the schedule's
+  std::uint64_t size = 0;        // alloc_async: bytes requested
 };
 
 // A run of graph and order ops that one graph submits. `edges` are pairs of indices into Schedule::ops, both inside the
-// segment, the earlier op first: everything that the graph must keep in order, without redundant edges. `order` lists
-// the ops in the order in which their nodes are to be created: a topological order, critical path first. Both name
-// graph ops only.
+// segment, the earlier op first: all the order that the graph must keep, without redundant edges. `order` lists the ops
+// in the order in which their nodes are to be created: a topological order, critical path first. Both name graph ops
+// only.
 struct ScheduleSegment {
   std::uint32_t first = 0, last = 0;   // inclusive range of op indices; `plan` ops may lie between
   std::uint32_t lanes = 0;             // streams used
@@ -142,15 +143,15 @@ struct ScheduleSegment {
   std::vector<std::uint32_t> order;
 };
 
-// A variable of the function's image that it touches by its code.
+// A variable of the function's image that its code touches.
 struct ScheduleGlobal {
   std::string name;
   std::uint32_t object = kNone;
   bool reads = false, writes = false;
 };
 
-// A run of ops, from `first` to where the next branch begins, that comes in a step right behind the op `after`, which
-// is of an earlier branch. kNone: a step begins with it.
+// A run of ops, from `first` to the begin of the next branch, that in a step directly follows the op `after`, of an
+// earlier branch. kNone: it begins a step.
 struct ScheduleBranch {
   std::uint32_t first = 0, after = kNone;
 };
@@ -158,65 +159,63 @@ struct ScheduleBranch {
 struct ScheduleFunction {
   std::string name;
   std::vector<ParamLayout> params;
-  bool self_contained = false;  // what the recorded code was; the live one must be no less
-  // What its code proved, where dependencies rest on that: the live code must prove the same.
+  bool self_contained = false;  // of the recorded code; the live code must be so, too
+  // What its code proved, if dependencies rely on that: the live code must prove the same.
   std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
-  std::vector<std::uint32_t> stored = {};    // of what is proven: as of KernelProof
+  std::vector<std::uint32_t> stored = {};    // of what is proven: as in KernelProof
   std::vector<ScheduleGlobal> globals = {};  // the same; by name, ascending
-  // A digest of the image that it came from, where dependencies rest on what its launches were seen to do: the live
-  // code must be the same. 0: any may be.
+  // A digest of its image, if dependencies rely on observations of its launches: the live code must be the same. 0: any
+  // code.
   std::uint64_t code = 0;
 };
 
-// What the schedule's freedom rests on: pairs of ops of one graph that nothing orders, by the weaker evidence of the
-// two.
+// What the schedule's freedom relies on: pairs of unordered ops in a graph, by the weaker evidence of the two.
 struct ScheduleFreedom {
   std::uint64_t exact = 0, proven = 0, declared = 0, observed = 0;
   bool estimated = false;
 };
 
-// Whether an 8-byte word could be an address that user space can have. Linux maps nothing below 2^16; 2^57 is the most
-// that five-level page tables give.
+// Whether an 8-byte word could be a user-space address. Linux maps nothing below 2^16; five-level page tables end at
+// 2^57.
 inline constexpr bool could_be_address(std::uint64_t word) {
   return word >= std::uint64_t{1} << 16 && word < std::uint64_t{1} << 57;
 }
 
-// What such a word stands for although it leads nowhere, so that nobody can tell what a kernel does with it: what
-// begins fewer bytes behind it than this (arrays that are counted from one, iterators that go backwards), and what the
-// bits that addresses have say, where there is a tag in the others.
+// A word that points nowhere may still mean memory that begins fewer bytes after it than this (arrays indexed from one,
+// backward iterators), or, with a tag in its upper bits, the address in the others; then it is unknown what a kernel
+// does with it.
 inline constexpr std::uint64_t kJustBefore = 256;
 inline constexpr std::uint64_t kAddressBits = (std::uint64_t{1} << 48) - 1;
 
-// What replay found out about the ways of submitting steps of one kind (replayer/tune/tuner.h), where it was asked to
-// keep it.
+// What replay found about the ways of submitting steps of one kind (replayer/tune/tuner.h), if asked to keep it.
 struct ScheduleChoice {
-  std::uint32_t way = kNone;             // the fastest; kNone: nothing is known
+  std::uint32_t way = kNone;             // the fastest; kNone: unknown
   std::array<double, 3> us{-1, -1, -1};  // microseconds of a step by each way; negative: not timed
 };
 
 struct Schedule {
   std::string policy;
   std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
-  std::string trust;         // the weakest evidence that was believed: for checks and reports
+  std::string trust;         // the weakest evidence that was trusted: for checks and reports
   ScheduleFreedom freedom;   // for reports
   std::vector<ScheduleFunction> functions;
   std::vector<ScheduleObject> objects;
   std::vector<ScheduleStream> streams = std::vector<ScheduleStream>(1);
-  // The step, in the order in which it was recorded. Of that, replay holds the program to the order of each stream, and
-  // to what its events say across them.
+  // The step, in recorded order. Of that order, replay requires the program to keep each stream's, and what its events
+  // add between streams.
   std::vector<ScheduleOp> ops;
-  // Where the program has several kinds of step: the branches of their ops, ascending, and of each kind the last op.
-  // No segment goes beyond its branch, nor beyond an op behind which another branch begins or a step may end.
-  // nimble/internal/step_paths.h makes paths of them. One branch, and no ends, for a step of one kind.
+  // If the program has several kinds of step: the branches of their ops, ascending, and each kind's last op. No segment
+  // extends beyond its branch, nor beyond an op after which another branch begins or a step may end.
+  // nimble/internal/step_paths.h makes paths of them. One branch, and no ends, for one kind of step.
   std::vector<ScheduleBranch> branches = std::vector<ScheduleBranch>(1);
   std::vector<std::uint32_t> ends;
   std::vector<ScheduleSegment> segments;
   std::uint64_t arena_bytes = 0;  // what the memory plan needs
-  bool carries = false;  // it rests on what the step before has left in memory: that one must have been as recorded
-  std::vector<ScheduleChoice> tuned;  // by kind of step; empty where nothing was kept
-  bool textures = false;  // it holds although the program has textures or surfaces: no access rests on their absence
+  bool carries = false;  // it relies on memory contents left by the previous step, which must have been as recorded
+  std::vector<ScheduleChoice> tuned;  // by kind of step; empty if nothing was kept
+  bool textures = false;  // it holds even if the program has textures or surfaces: no access relies on their absence
 
-  // Whether it rests on which pointers lie in memory, the step's own ones or those of the step before.
+  // Whether it relies on which pointers lie in memory, from this step or the previous one.
   bool rests_on_pointers() const {
     return carries || std::any_of(ops.begin(), ops.end(), [](const ScheduleOp& op) { return op.payload.has_value(); });
   }

@@ -1,8 +1,8 @@
-// The kinds of step in a schedule, as paths through its ops: steps that begin alike share the ops that they begin with.
+// The kinds of step in a schedule, as paths through its ops: steps share the ops of a common beginning.
 //
-// Ops of a kind have ascending numbers, so whatever looks at the order of ops need not know of kinds. Of a schedule
-// that names no kinds there is one: all of its ops. Built once, then constant; any thread. The schedule must be one
-// that its reader has accepted, or be built so. No errors.
+// Ops of a kind have ascending numbers, so code that deals with the order of ops need not know of kinds. A schedule
+// that names no kinds has one: all of its ops. Built once, then constant; any thread. The schedule must be valid, as
+// its reader ensures. No errors.
 #pragma once
 
 #include <algorithm>
@@ -36,20 +36,19 @@ class StepPaths {
   }
 
   std::uint32_t kinds() const { return static_cast<std::uint32_t>(kinds_.size()); }
-  // The kind's ops, and its segments, in its order.
+  // The kind's ops, and its segments, in order.
   std::span<const std::uint32_t> ops(std::uint32_t kind) const { return kinds_[kind].ops; }
   std::span<const std::uint32_t> segments(std::uint32_t kind) const { return kinds_[kind].segments; }
-  // With how many ops the two begin alike.
+  // The length of the two kinds' common beginning, in ops.
   std::uint32_t shared(std::uint32_t one, std::uint32_t other) const {
     const std::vector<std::uint32_t>&a = kinds_[one].ops, &b = kinds_[other].ops;
     return static_cast<std::uint32_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
   }
 
   static const ScheduleBranch& branch_of(const Schedule& schedule, std::uint32_t op) {
-    const auto behind =
-        std::upper_bound(schedule.branches.begin(), schedule.branches.end(), op,
-                         [](std::uint32_t o, const ScheduleBranch& branch) { return o < branch.first; });
-    return *std::prev(behind);
+    const auto after = std::upper_bound(schedule.branches.begin(), schedule.branches.end(), op,
+                                        [](std::uint32_t o, const ScheduleBranch& branch) { return o < branch.first; });
+    return *std::prev(after);
   }
 
  private:
@@ -59,8 +58,7 @@ class StepPaths {
   std::vector<Kind> kinds_;
 };
 
-// The schedule of one kind of step by itself: its ops and segments renumbered, all objects, functions and streams as
-// they are.
+// The schedule of one kind of step alone: its ops and segments renumbered; objects, functions and streams unchanged.
 inline Schedule kind_alone(const Schedule& schedule, const StepPaths& paths, std::uint32_t kind) {
   Schedule result = schedule;
   if (paths.kinds() == 1) return result;

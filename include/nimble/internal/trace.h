@@ -1,7 +1,6 @@
-// The records of a trace: what shim/ writes and analyzer/ reads. The grammar on disk stands in
-// docs/reference/formats.md.
+// The records of a trace: what shim/ writes and analyzer/ reads. docs/reference/formats.md has the grammar on disk.
 //
-// Plain data without behaviour. A Trace belongs to whoever read it; nothing here is synchronised.
+// Plain data without behaviour; not synchronised.
 #pragma once
 
 #include <array>
@@ -21,7 +20,7 @@ inline constexpr int kTraceVersion = 2;
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // "no such id" wherever an id is optional
 
 // Every kind of call that a trace holds, with its name on disk. The first group puts work on a stream: ops. The last
-// one is no driver call: the program has marked its step (include/nimble/nimble.h).
+// ones are not driver calls: the program has marked its step (include/nimble/nimble.h).
 // clang-format off
 #define NIMBLE_CALL_KINDS(X)                                                                     \
   X(launch) X(copy) X(set) X(event_record) X(event_wait) X(host_function) X(graph_launch)        \
@@ -49,8 +48,8 @@ inline constexpr std::string_view name(CallKind kind) { return kCallKindNames[st
 inline constexpr bool is_op(CallKind kind) { return kind <= CallKind::opaque; }
 inline constexpr bool is_allocation(CallKind kind) { return kind == CallKind::alloc || kind == CallKind::alloc_async; }
 
-// Where an allocation's memory is, and who can touch it. `global` is a variable of a module, `mapped` a VMM mapping or
-// memory of a program's graph, `external` memory that another process or another API reaches, too.
+// Where an allocation's memory is, and who can touch it. `global` is a module's variable, `mapped` a VMM mapping or
+// memory of a program's graph, `external` memory that another process or another API also reaches.
 // clang-format off
 #define NIMBLE_MEMORY_KINDS(X) \
   X(device) X(stream_ordered) X(pinned) X(registered) X(managed) X(mapped) X(global) X(external)
@@ -70,7 +69,7 @@ inline constexpr std::string_view kMemoryKindNames[] = {
 
 inline constexpr std::string_view name(MemoryKind kind) { return kMemoryKindNames[static_cast<int>(kind)]; }
 
-// Whether such memory does not go with the context that it was allocated in: pools and mappings are the device's.
+// Whether such memory outlives the context that it was allocated in: pools and mappings belong to the device.
 inline constexpr bool outlives_contexts(MemoryKind kind) {
   return kind == MemoryKind::stream_ordered || kind == MemoryKind::mapped || kind == MemoryKind::external;
 }
@@ -100,15 +99,15 @@ struct ParamLayout {
   bool operator==(const ParamLayout&) const = default;
 };
 
-// A loaded module or library. `self_contained` is true only where its code was read and holds no global variables and
-// no calls out of it (printf, device malloc, dynamic parallelism): then its kernels reach memory through their
-// parameters alone. Where it could not be read it is false, and `why` says so.
+// A loaded module or library. `self_contained` is true only if its code was read and has no global variables and no
+// calls out of it (printf, device malloc, dynamic parallelism): then its kernels reach memory through their parameters
+// alone. If it could not be read it is false, and `why` says so.
 struct TraceImage {
   bool self_contained = false;
   std::string why;
 };
 
-// That the number of 1, 2, 4 or 8 bytes at a byte of the packed parameters is this one, or is not.
+// A condition: the number of 1, 2, 4 or 8 bytes at this offset of the packed parameters equals `value`, or does not.
 struct ParamCondition {
   std::uint32_t at = 0, bytes = 0;
   bool equal = true;
@@ -116,16 +115,17 @@ struct ParamCondition {
   bool operator==(const ParamCondition&) const = default;
 };
 
-// Memory that a kernel may touch, by its code: what a pointer leads to that is in one of these 8-byte words of the
-// packed parameters (byte offsets, ascending). Nearly always there is one word; several where it chooses, or adds.
+// Memory that a kernel may touch, by its code: that which a pointer in one of these 8-byte words of the packed
+// parameters (byte offsets, ascending) points to. Nearly always one word; several if the code selects between them, or
+// adds them.
 struct ProvenAccess {
   std::vector<std::uint32_t> at;
   bool reads = false, writes = false;
-  std::vector<ParamCondition> when = {};  // it does so only in launches of which all of these hold
+  std::vector<ParamCondition> when = {};  // it does so only in launches for which all of these hold
   bool operator==(const ProvenAccess&) const = default;
 };
 
-// A variable of its image that a kernel may touch, by its code, and where it lies.
+// A variable of its image that a kernel may touch, by its code, and its address.
 struct ProvenGlobal {
   std::string name;
   std::uint64_t address = 0, bytes = 0;
@@ -133,32 +133,33 @@ struct ProvenGlobal {
   bool operator==(const ProvenGlobal&) const = default;
 };
 
-// All that a kernel may touch, by the data-flow of its PTX. Where the machine code was made for another architecture,
-// the same source may have said something else there: `same_code` is false.
+// All that a kernel may touch, by the data flow of its PTX. If the machine code is for another architecture, the source
+// may differ there: then `same_code` is false.
 struct KernelProof {
   std::vector<ProvenAccess> accesses;
   std::vector<ProvenGlobal> globals;  // by name, ascending
-  std::vector<std::uint32_t> stored;  // words that it may store to memory as they are: pointers for others to follow
+  std::vector<std::uint32_t> stored;  // words that it may store to memory unchanged: pointers for others to follow
   bool same_code = false;
 };
 
-// A kernel. `params` is absent where the driver could not tell the layout; then launches carry no parameter bytes.
+// A kernel. `params` is absent if the driver could not tell the layout; then launches have no parameter bytes.
 struct TraceFunction {
   std::string name;             // as the driver gives it: mangled for C++ kernels
-  std::uint32_t image = kNone;  // index into Trace::images, kNone where unknown
+  std::uint32_t image = kNone;  // index into Trace::images, kNone if unknown
   std::optional<std::vector<ParamLayout>> params;
-  // As of TraceImage, but of this kernel alone: what its image says of all where the trace does not tell.
+  // As in TraceImage, but for this kernel alone: that of its image if the trace does not tell.
   bool self_contained = false;
-  // It would be, but for constant variables of its image. No kernel can write these, and the host only at an address
-  // that it has asked for: where the program has asked for none, `self_contained` is true once a trace has been read.
+  // It would be, except for constant variables of its image. No kernel can write these, and the host only at an address
+  // that it has looked up: if the program has looked up none, the trace reader sets `self_contained`.
   bool constants = false;
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
-  std::uint64_t code = 0;  // a digest of the image that it came from; 0 where that is not known
+  std::uint64_t code = 0;  // a digest of its image; 0 if unknown
 };
 
-// What was seen of a launch: memory was compared before and after it (NIMBLE_PROBE). Both ascending, without overlap.
+// What a probe saw of a launch, by comparing memory before and after it (NIMBLE_PROBE). Both ascending, without
+// overlap.
 struct TraceProbe {
   struct Range {
     std::uint64_t address = 0, bytes = 0;
@@ -167,17 +168,17 @@ struct TraceProbe {
   std::vector<Range> compared;  // objects, each from its first byte to its last
   std::vector<Range> written;   // what changed in them, in whole chunks
   bool addresses = false;       // what was written there looks like addresses of the program's memory
-  bool plain = false;           // nothing that lay in any of them, before the launch or behind it, does
+  bool plain = false;           // nothing in any of them, before the launch or after it, does
 };
 
-// What all of that cost.
+// The probe's totals.
 struct TraceProbing {
   std::uint64_t limit_bytes = 0;          // larger objects were left out; 0: none
-  std::uint64_t launches = 0;             // that ran meanwhile
+  std::uint64_t launches = 0;             // while the probe was active
   std::uint64_t compared = 0, bytes = 0;  // launches that were compared, at least in part; bytes copied to the host
-  double ms = 0;                          // in which the program waited
+  double ms = 0;                          // that the program waited
   std::uint64_t too_large = 0;            // objects that were left out
-  std::string why_ended;                  // where it ended before the program did
+  std::string why_ended;                  // if it ended before the program did
 };
 
 struct TraceStream {
@@ -192,21 +193,21 @@ struct TraceRegion {
   std::uint64_t pitch = 0;
 };
 
-// What an op does to a range of bytes. No bytes: to the whole allocation that holds the address.
+// An op's access to a range of bytes. No bytes: to the whole allocation that holds the address.
 struct TraceAccess {
   std::uint64_t address = 0, bytes = 0;
   bool reads = false, writes = false;
   bool operator==(const TraceAccess&) const = default;
 };
 
-// A word of what a copy carries: 8 bytes that lie at a multiple of 8 in the copy's destination and may be an address.
+// A word in a copy: 8 bytes at a multiple of 8 in the copy's destination that may be an address.
 struct TraceWord {
   std::uint64_t offset = 0;  // from where the copy begins
   std::uint64_t value = 0;
 };
 
-// What a graph of the program's does each time that it is launched: what its copies, sets and allocations touch, and
-// the kernels with their packed parameters. Where a node could not be read nothing of it is known, and `why` says so.
+// What each launch of one of the program's graphs does: what its copies, sets and allocations touch, and the kernels
+// with their packed parameters. If a node could not be read the whole graph is unknown, and `why` says so.
 struct TraceGraph {
   struct Kernel {
     std::uint32_t function = kNone;
@@ -218,7 +219,7 @@ struct TraceGraph {
   std::vector<Kernel> kernels;
 };
 
-// One call. Which fields mean something follows from `kind`; all others keep their defaults.
+// One call. `kind` decides which fields are meaningful; all others keep their defaults.
 struct TraceCall {
   std::uint64_t seq = 0;  // position in the order of the program's calls, over all threads
   CallKind kind = CallKind::opaque;
@@ -230,7 +231,7 @@ struct TraceCall {
   std::uint32_t stream = kNone;  // ops and stream_synchronize
   std::uint32_t event = kNone;   // event_record, event_wait, event_synchronize; launch: recorded by the launch itself
   std::uint32_t event2 = kNone;  // launch: a second one
-  // When the GPU ran the op, on the clock of host_begin_us. Of a graph: all of its nodes. Negative: not known.
+  // When the GPU ran the op, on the clock of host_begin_us. For a graph: all of its nodes. Negative: unknown.
   double device_begin_us = -1, device_duration_us = -1;
   bool query = false;        // the synchronize kinds: asked without waiting
   bool synchronous = false;  // ops: the host waited for it
@@ -238,49 +239,47 @@ struct TraceCall {
   std::uint32_t function = kNone;  // launch
   std::array<std::uint32_t, 3> grid{}, block{};
   std::uint32_t shared_bytes = 0;    // dynamic shared memory
-  std::vector<std::uint8_t> params;  // packed parameter buffer, empty where the layout is unknown
-  // Words of it that look like addresses, and at which there is no memory that a kernel could reach; byte offsets,
-  // ascending.
+  std::vector<std::uint8_t> params;  // packed parameter buffer, empty if the layout is unknown
+  // Words of it that look like addresses without memory that a kernel could reach; byte offsets, ascending.
   std::vector<std::uint32_t> nowhere;
-  std::vector<std::uint32_t>
-      attributes;  // CUlaunchAttributeID of attributes that were given and are not at their default
+  std::vector<std::uint32_t> attributes;  // CUlaunchAttributeID of attributes that are not at their default
   bool cooperative = false;
-  std::uint32_t probe = kNone;  // index into Trace::probes, where it was compared
-  bool plain = true;            // ops but launches: without flags that another op of its kind would not have
+  std::uint32_t probe = kNone;  // index into Trace::probes, if it was compared
+  bool plain = true;            // ops except launches: without unusual flags
 
-  std::optional<std::vector<TraceAccess>> accesses;  // opaque: all that it touches, where that is known
-  std::uint32_t graph = kNone;                       // graph_launch: index into Trace::graphs, kNone where unknown
+  std::optional<std::vector<TraceAccess>> accesses;  // opaque: all that it touches, if known
+  std::uint32_t graph = kNone;                       // graph_launch: index into Trace::graphs, kNone if unknown
 
   TraceRegion dst, src;                 // copy: both; set: dst
   std::uint64_t width = 0, height = 1;  // copy, set: bytes in a row, rows
-  // copy from the host, of one row: all its words that lie where memory was allocated. Absent: nobody looked.
+  // copy from the host, of one row: all its words that point where memory was allocated. Absent: not examined.
   std::optional<std::vector<TraceWord>> words;
   std::uint32_t value = 0, element = 1;  // set: the value, and its size in bytes
 
   std::uint64_t address = 0, size = 0;  // alloc, alloc_async, free, free_async (size: of a free that covers more)
   MemoryKind memory = MemoryKind::device;
   bool own_pool = false;                 // alloc_async: from a pool that the program named or changed
-  std::uint32_t image = kNone;           // alloc of a variable: index into Trace::images, kNone where unknown
+  std::uint32_t image = kNone;           // alloc of a variable: index into Trace::images, kNone if unknown
   std::optional<std::uint32_t> context;  // alloc: in which; context_end, context_synchronize: which. Absent: unknown
 
   std::string note;      // hidden: what was created; step_begin: the step's name; opaque: nothing
-  bool texture = false;  // hidden: a texture or a surface, which only instructions of their own can read or write
+  bool texture = false;  // hidden: a texture or a surface, which only special instructions can read or write
 };
 
-// What a recording names the nodes of a graph that it holds as ops: they did not run when they were recorded.
+// Symbols of graph nodes that a recording holds as ops: they did not run when they were recorded.
 inline constexpr const char *kKernelOfAGraph = "a kernel of a graph", *kCopyOfAGraph = "a copy of a graph",
                             *kSetOfAGraph = "a set of a graph";
 inline bool is_node_of_a_graph(const TraceCall& call) {
   return call.symbol == kKernelOfAGraph || call.symbol == kCopyOfAGraph || call.symbol == kSetOfAGraph;
 }
-// And what was done before a recording began: an op on no stream in particular.
+// The symbol of everything done before a recording began: an op on no stream in particular.
 inline constexpr const char* kNotRecorded = "what was not recorded";
 
-// And the memory of a captured graph, which is there for whoever looks at anything but the graph's nodes: allocated, as
-// often as its content begins anew, and released.
+// The symbol of a captured graph's memory as seen by everything except the graph's nodes: allocated, each time that its
+// content starts afresh, and released.
 inline constexpr const char* kMemoryOfACapture = "memory of a captured graph";
 
-// Whether the recorder saw all launches, copies and sets, as an independent witness counted them.
+// Whether the recorder saw all launches, copies and sets, by an independent count.
 struct TraceCoverage {
   std::string why_not;  // why nothing was counted; empty if it was
   std::uint64_t seen = 0, recorded = 0;
@@ -299,7 +298,7 @@ struct Trace {
   std::vector<TraceProbe> probes;
   std::optional<TraceProbing> probing;
   std::string why_stopped;    // why the recording ended before the program did; else empty
-  bool complete = false;      // false where the recording process ended without closing the file
+  bool complete = false;      // false if the recording process ended without closing the file
   std::uint64_t dropped = 0;  // events that the recorder could not keep
   TraceCoverage coverage{"the trace does not tell", 0, 0, {}};
 };

@@ -1,4 +1,4 @@
-// When ways of submitting are tried against each other (NIMBLE_TUNE in nimble/internal/options.def).
+// When to time the ways of submitting against each other (NIMBLE_TUNE in nimble/internal/options.def).
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Which step-local objects may have the same bytes: those of which a schedule's order lets one come wholly before the
-// other. The memory plan is made by it, and whoever reads a plan from a file checks it by the same.
+// Which step-local objects may share bytes: those where, by the schedule's order, all uses of one precede all uses of
+// the other. Used to make the memory plan, and to check a plan that is read from a file.
 //
-// A schedule keeps in order what is in different segments, and direct ops with everything; inside a segment, what its
-// edges join by a path. What goes to the driver call by call, since it could not be submitted as a graph, keeps only
-// the order that the program gave it: on several streams that counts, too. Op numbers are indices into the step. Built
-// by one thread; then constant. No errors.
+// A schedule orders ops in different segments, and direct ops with everything; inside a segment, ops that are joined by
+// a path of edges. Ops that go to the driver call by call, since they could not be submitted as a graph, only have the
+// program's own order, which may be partial on several streams. Op numbers are indices into the step. Built by one
+// thread; then constant. No errors.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace nimble {
 
-// Paths between the ops of each segment. The ops are put on chains, along edges; of each op it is known how far every
-// chain has come before it. Time and memory are ops times chains, so of very many chains only the longest are followed,
-// and what begins on another counts as unordered.
+// Paths between the ops of each segment. The ops are put on chains along edges; for each op we know how much of every
+// chain precedes it. Time and memory are ops times chains, so of very many chains only the longest are tracked, and ops
+// on the others count as unordered.
 class SegmentPaths {
  public:
   using Edge = std::array<std::uint32_t, 2>;
 
-  // `segment`: per op, kNone for those in none. `edges`: per segment, from an earlier to a later of its ops.
+  // `segment`: per op, kNone for those in no segment. `edges`: per segment, from an earlier to a later of its ops.
   SegmentPaths(std::span<const std::uint32_t> segment, std::vector<std::vector<Edge>> edges)
       : segment_(segment.begin(), segment.end()), node_(segment.size(), 0), chain_(segment.size(), kNone) {
     std::vector<std::vector<std::uint32_t>> ops(edges.size());
@@ -40,10 +40,10 @@ class SegmentPaths {
   }
 
   std::uint32_t segment(std::uint32_t op) const { return segment_[op]; }
-  // Of one segment, ops on the same chain are in order.
+  // Ops of a segment on the same chain are ordered.
   std::uint32_t chain(std::uint32_t op) const { return chain_[op]; }
 
-  // Whether the one comes before the other. Both are of one segment.
+  // Whether one precedes the other. Both must be in the same segment.
   bool before(std::uint32_t from, std::uint32_t to) const {
     const Reach& reach = reach_[segment_[from]];
     const std::uint32_t column = reach.column[chain_[from]];
@@ -53,9 +53,9 @@ class SegmentPaths {
  private:
   static constexpr std::size_t kMostEntries = std::size_t{1} << 26;
   struct Reach {
-    std::vector<std::uint32_t> column;  // per chain, kNone where it is not followed
+    std::vector<std::uint32_t> column;  // per chain, kNone if it is not tracked
     std::uint32_t columns = 0;
-    // Per op and column: one more than the last node of that chain that is this one or comes before it; 0 for none.
+    // Per op and column: one more than the last node of that chain that is this one or precedes it; 0 for none.
     std::vector<std::uint32_t> far;
   };
 
@@ -102,12 +102,10 @@ class SegmentPaths {
   std::vector<Reach> reach_;                           // per segment
 };
 
-// The order that the program gives to the ops of its step: by their streams, and by events that the step itself records
-// and waits for.
+// The program's own order of its step's ops: by streams, and by events that the step itself records and waits for.
 class StreamPaths {
  public:
-  // Per op its stream, all below `streams`, and for a wait the op that has recorded its event, which comes before it;
-  // kNone for those that are none.
+  // Per op its stream, all below `streams`, and for a wait the earlier op that recorded its event; kNone for other ops.
   StreamPaths(std::span<const std::uint32_t> stream, std::span<const std::uint32_t> record, std::uint32_t streams)
       : streams_(streams), stream_(stream.begin(), stream.end()) {
     if (streams_ == 1) return;
@@ -125,7 +123,7 @@ class StreamPaths {
     }
   }
 
-  std::uint32_t segment(std::uint32_t) const { return 0; }  // it knows of none
+  std::uint32_t segment(std::uint32_t) const { return 0; }  // it has no segments
   std::uint32_t chain(std::uint32_t op) const { return stream_[op]; }
   bool before(std::uint32_t from, std::uint32_t to) const {
     if (stream_[from] == stream_[to]) return from < to;
@@ -135,11 +133,11 @@ class StreamPaths {
  private:
   std::uint32_t streams_;
   std::vector<std::uint32_t> stream_;
-  // Per op and stream: one more than the last op of that stream that is this one or comes before it; 0 for none.
+  // Per op and stream: one more than the last op of that stream that is this one or precedes it; 0 for none.
   std::vector<std::uint32_t> clocks_;
 };
 
-// Who uses an object first and last. Paths is SegmentPaths or StreamPaths.
+// The first and last uses of objects. Paths is SegmentPaths or StreamPaths.
 template <class Paths>
 class UseOrder {
  public:
@@ -168,9 +166,8 @@ class UseOrder {
 
   bool used(std::uint32_t object) const { return uses_[object].any; }
 
-  // Whether all uses of the one come before all uses of the other, or are the same op. That the one is released before
-  // the other is allocated does not say so: an op may be taken to use what is released by then, from a pointer left
-  // over.
+  // Whether all uses of one precede all uses of the other, or are the same op. That one is released before the other is
+  // allocated does not imply this: by a stale pointer an op may count as a user of released memory.
   bool before(std::uint32_t one, std::uint32_t other) const {
     const Uses &a = uses_[one], &b = uses_[other];
     if (!a.any || !b.any) return true;
@@ -185,7 +182,7 @@ class UseOrder {
   struct Uses {
     bool any = false;
     std::uint32_t first_op = kNone, last_op = kNone;
-    // Of each chain the first op in the segment of the first use, and the last in that of the last.
+    // Per chain, the first use in the segment of the first use, and the last in that of the last.
     std::uint32_t first_segment = kNone, last_segment = kNone;
     std::vector<std::uint32_t> first, last;
   };
@@ -194,15 +191,15 @@ class UseOrder {
   std::vector<Uses> uses_;
 };
 
-// Both: as graphs, and call by call on the program's own streams. A step that goes to the driver call by call may hold
-// an op that the schedule knows nothing of, for any object that the program has at the time: there an object counts as
-// used from its allocation to its release, whether or not any op of the schedule uses it.
+// Both orders: as graphs, and call by call on the program's own streams. A step that goes to the driver call by call
+// may hold an op that the schedule does not know, on any object that the program has at the time: so there an object
+// counts as used from its allocation to its release, whether or not any op of the schedule uses it.
 class BothOrders {
  public:
   BothOrders(const SegmentPaths& graphs, const StreamPaths& streams, std::size_t objects)
       : graphs_(graphs, objects), streams_(streams, objects) {}
 
-  // As of UseOrder.
+  // As in UseOrder.
   void use(std::uint32_t object, std::uint32_t op) {
     graphs_.use(object, op);
     streams_.use(object, op);
@@ -221,23 +218,23 @@ class BothOrders {
   UseOrder<StreamPaths> streams_;
 };
 
-// Who used each byte of the arena last, as a step goes by.
+// The last user of each byte of the arena, as a step proceeds.
 class LastUsers {
  public:
-  // Whether the object may have these bytes now, as far as those that had them before are concerned.
+  // Whether the object may have these bytes now, given their earlier users.
   bool free_for(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) const {
     return graphs_.free_for(order.graphs(), object, begin, end) &&
            streams_.free_for(order.streams(), object, begin, end);
   }
 
-  // It has them. Whoever comes after it comes after all before it, if it is used at all.
+  // It takes them. Whatever is ordered after it is ordered after all before it, if it is used at all.
   void take(const BothOrders& order, std::uint32_t object, std::uint64_t begin, std::uint64_t end) {
     graphs_.take(order.graphs(), object, begin, end);
     streams_.take(order.streams(), object, begin, end);
   }
 
  private:
-  // By one of the orders.
+  // For one of the orders.
   class Pieces {
    public:
     template <class Paths>
@@ -265,10 +262,10 @@ class LastUsers {
     };
 
     void split(std::uint64_t at) {
-      const auto behind = pieces_.upper_bound(at);
-      if (behind == pieces_.begin()) return;
-      Piece& piece = std::prev(behind)->second;
-      if (std::prev(behind)->first == at || piece.end <= at) return;
+      const auto after = pieces_.upper_bound(at);
+      if (after == pieces_.begin()) return;
+      Piece& piece = std::prev(after)->second;
+      if (std::prev(after)->first == at || piece.end <= at) return;
       pieces_[at] = piece;
       piece.end = at;
     }

@@ -25,7 +25,7 @@ class Accelerated:
     def __init__(self, nimble: Nimble, after: int) -> None:
         self.nimble = nimble
         self._after = after
-        # By whether gradients are enabled: only then it shows who wants some.
+        # By whether gradients are enabled: only then do outputs show what requires them.
         self._counts: "Dict[bool, GraphCache[List[int]]]" = {mode: GraphCache(_MOST_COUNTED) for mode in (False, True)}
         self._lock = threading.Lock()
 
@@ -39,7 +39,7 @@ class Accelerated:
         try:
             call = Call(args, kwargs, self.module.training)
         except Exception:
-            return self.nimble(*args, **kwargs)  # which raises it, or warns
+            return self.nimble(*args, **kwargs)  # which raises the error, or warns
         if not call.signature.grad and self._has_come_often(call.signature):
             return self.nimble.serve(call)
         outputs = self.module(*args, **kwargs)
@@ -48,14 +48,14 @@ class Accelerated:
         return outputs
 
     def __getstate__(self) -> Dict[str, Any]:
-        """For copies and pickles, which have seen no call."""
+        """For copies and pickles, which start without counts."""
         return {"nimble": self.nimble, "after": self._after}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__init__(state["nimble"], state["after"])  # type: ignore[misc]
 
     def report(self) -> List[GraphReport]:
-        """What Nimble.report() says of the module."""
+        """Nimble.report() for the module."""
         return self.nimble.report()
 
     def _may_be_wanted_for_training(self) -> bool:
@@ -73,7 +73,7 @@ class Accelerated:
             return count[0] > self._after
 
     def _trains(self, signature: Signature) -> None:
-        """Gradients are wanted by something that is neither a parameter nor an argument: an attribute, or a value in a closure."""
+        """Whether something other than a parameter or an argument requires gradients: an attribute, or a value in a closure."""
         with self._lock:
             self._counts[True].put(signature, [-sys.maxsize])
 
@@ -84,12 +84,13 @@ def _want_gradients(outputs: Any) -> bool:
 
 def accelerate(module: torch.nn.Module, after: int = 2, fallback: bool = True, max_graphs: int = 8,
                static_outputs: bool = False, *, backend: Optional[Backend] = None) -> Accelerated:
-    """Returns the module as one that prepares itself.
+    """Wraps the module in one that prepares itself.
 
     Calls run eagerly until `after` of them have come with the same signature; the next one with it is prepared. Calls with gradients
-    enabled and disabled are counted apart. Calls that train always run eagerly: the module is in training mode, or gradients are
-    wanted by parameters, by arguments, or by anything else that shows in the outputs of the first `after` calls. So does what cannot
-    be prepared, unless `fallback` is False. The other arguments are those of Nimble. Raises ValueError where `after` is negative."""
+    enabled and disabled are counted apart. Calls that train always run eagerly: the module is in training mode, or parameters,
+    arguments, or anything else that shows in the outputs of the first `after` calls require gradients. What cannot be prepared
+    runs eagerly too, unless `fallback` is False. The other arguments are those of Nimble. Raises ValueError where `after` is
+    negative."""
     if after < 0:
         raise ValueError(f"after is {after}, and must not be negative")
     return Accelerated(Nimble(module, fallback, max_graphs, static_outputs, backend=backend), after)

@@ -1,4 +1,4 @@
-"""Whether an error that comes while a module is prepared is the module's own. No state; any thread."""
+"""Tells whether an error raised while a module is prepared is the module's own. No state; any thread."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from nimble.nesting import one_at_a_time, preparing
 
 @one_at_a_time
 def raises_without_nimble(module: torch.nn.Module, call: Call, backend: Backend) -> bool:
-    """Whether the module raises for a call also where it is not prepared. Runs it once, with copies of the arguments, and restores it
-    afterwards; False where it cannot be restored."""
+    """Whether the unprepared module also raises for this call. Runs it once, with copies of the arguments, and restores
+    it afterwards; False where it cannot be restored."""
     if has_no_memory_yet(module):
-        return False  # which a run would change
+        return False  # a run would change these
     try:
         device = device_of([*module.parameters(), *module.buffers()], call, backend)
         copies: Dict[int, torch.Tensor] = {id(call.leaves[number]): _copy(call.leaves[number]) for number in call.tensors}
         args, kwargs = call.rebuilt([copies.get(id(leaf), leaf) for leaf in call.leaves])
         gradients = [(p, p.grad) for p in module.parameters()]
         with restored_afterwards(module, backend, device) as keeper:
-            keeper.restore()  # which has to succeed
+            keeper.restore()  # this must succeed
             try:
                 for parameter, _ in gradients:
                     parameter.grad = None

@@ -1,7 +1,6 @@
 """nimble.Nimble: a module that launches one CUDA graph for each call.
 
-Calls may come from any thread. Preparing is under one lock for each Nimble; a graph's own lock keeps its calls apart.
-"""
+Calls may come from any thread. Each Nimble prepares under one lock; each graph's own lock serializes its calls. """
 
 from __future__ import annotations
 
@@ -26,16 +25,17 @@ from nimble.training.training import TrainingGraph, prepare_training
 
 _compiler = getattr(torch, "compiler", None)
 
-# A graph that served fewer calls before the module changed was hardly worth it. After so many of them in a row no more are made.
+# A graph that served fewer calls before the module changed was not worth its capture. After this many of them in a row no more
+# are made.
 _SHORT_LIFE = 8
 _MOST_SHORT_LIVED = 3
 
-# True for Dynamo while it traces a call. The second one, of older releases, takes longer to say no.
+# True while Dynamo traces a call. The second, of older releases, takes longer to return False.
 _is_traced: "Callable[[], bool]" = getattr(_compiler, "is_dynamo_compiling", getattr(_compiler, "is_compiling", lambda: False))
 
 
 class _Eager:
-    """Stands in the cache for a graph that cannot be made: calls of its signature run eagerly."""
+    """The cache entry of a signature that cannot have a graph: its calls run eagerly."""
 
     def __init__(self, call: Call, why: str) -> None:
         self._report = eager_report("forward" if call.trains else "inference", str(call.signature), why)
@@ -52,15 +52,15 @@ class Nimble:
     """A module that runs as CUDA graphs: a call copies its arguments, launches one graph and returns the outputs, and a backward
     launches another.
 
-    The module is used as it is, and not changed. A call trains where gradients are enabled and the module is in training mode, or
-    an argument requires them, or prepare() was told so once: then it computes what the module computes, and its outputs have
-    gradients as the module's have. Other calls compute what the module computes under torch.no_grad().
+    The module is used as it is, and not changed. A call trains where gradients are enabled and the module is in training mode, an
+    argument requires them, or prepare() was called with `training`: then it computes what the module computes, and its outputs
+    have gradients as the module's have. Other calls compute what the module computes under torch.no_grad().
 
-    A graph can wait for the backward of one forward at a time: calls before that run eagerly, and a warning says so once.
+    A graph has one forward outstanding at a time: calls before its backward has run are eager, with one warning.
 
-    fallback: what cannot be prepared runs eagerly from then on, and a warning says so once. Otherwise it raises NimbleError.
-    max_graphs: how many graphs are kept, for different shapes and the like; the least recently used one makes room.
-    static_outputs: calls that do not train return the graph's own memory, which the next call overwrites, instead of copies.
+    fallback: what cannot be prepared runs eagerly from then on, with one warning. Otherwise it raises NimbleError. max_graphs:
+    how many graphs are kept, for different shapes and the like; the least recently used one is evicted. static_outputs: calls
+    that do not train return the graph's own memory, which the next call overwrites, instead of copies.
 
     Raises NotLoadedError where libnimble.so does not rewrite graphs in this process. Any thread may call it.
     """
@@ -76,21 +76,22 @@ class Nimble:
         self._options = Options()
         self._trains = False  # calls train also in eval mode
         self._graphs: "GraphCache[_Entry]" = GraphCache(max_graphs)
-        self._last: "Optional[Tuple[Repeated, PreparedGraph]]" = None  # which a call may be like
+        self._last: "Optional[Tuple[Repeated, PreparedGraph]]" = None  # which the next call may repeat
         self._lock = threading.RLock()
         self._warned = {"eager": False, "full": False, "awaited": False}
         self._backend.check()
 
     def prepare(self, *dummy_args: Any, training: bool = False, use_multi_stream: bool = True, relaxed: bool = False,
                 **dummy_kwargs: Any) -> "Nimble":
-        """Makes the graph for calls with arguments like these: tensors on the GPU, or what torch.utils._pytree can take apart.
+        """Makes the graph for calls with arguments like these: tensors on the GPU, or what torch.utils._pytree can flatten.
 
         A single tuple or list holds the arguments, as in the original Nimble; `prepare((pair,))` is for a module that takes a pair. So
         does a single `dummy_inputs=`. Options are given by name: all positional arguments are the module's.
 
-        training: calls like these train, also where the module is in eval mode (as to fine-tune with fixed statistics); from then on
-        all calls train while gradients are enabled. use_multi_stream: independent work may run side by side. relaxed: PyTorch captures
-        in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also hold for graphs that later calls make.
+        training: calls like these train even in eval mode (for example to fine-tune with fixed statistics); from then on all
+        calls train while gradients are enabled. use_multi_stream: independent work may run concurrently. relaxed: PyTorch
+        captures in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also apply to graphs that later
+        calls make.
 
         Returns itself. Raises NimbleError where the call cannot be captured, unless `fallback` was given.
         """
@@ -112,16 +113,16 @@ class Nimble:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module returns for these arguments. Prepares a graph first where there is none yet, or where the module has changed
-        since. The module itself runs while another Nimble is prepared or the stream captures, and becomes a part of that; and where
-        something looks at its ops."""
+        """What the module returns for these arguments. Prepares a graph first where there is none yet, or the module has changed
+        since. The module itself runs where something observes its ops, and while another Nimble is prepared or the stream
+        captures: it becomes a part of that capture."""
         if _is_traced():
             from nimble.api.untraced import untraced
             return untraced(self, args, kwargs)
         last = self._last
         if last is not None and not kwargs:
             repeated, graph = last
-            # Where nothing has to be copied the launch comes before all checks: each would cost microseconds while the GPU waits.
+            # Where nothing has to be copied the launch precedes all checks: each would cost microseconds while the GPU idles.
             outputs = graph.run_own(args, self._static_outputs, self._is_again, repeated)
             if outputs is not CHANGED:
                 return outputs
@@ -153,7 +154,7 @@ class Nimble:
         return not ((training or self._trains) and torch.is_grad_enabled()) and repeated.fits(args, training)
 
     def serve(self, call: Call) -> Any:
-        """__call__() for a call that has been taken apart."""
+        """__call__() for a call whose arguments are flattened."""
         if (nesting.preparing or self._backend.is_capturing() or switches.why_not_replayed() is not None and not is_running()):
             return self.module(*call.args, **call.kwargs)
         return self._serve(call)
@@ -175,8 +176,8 @@ class Nimble:
                     if isinstance(graph, PreparedGraph) and graph.runs_ahead and Repeated.is_possible(call):
                         self._last = Repeated(call), graph
                     return outputs
-                self._warn("awaited", "a call runs eagerly, since the backward of the one before it has not run yet, and would "
-                           "not find what it needs any more", 5)
+                self._warn("awaited", "a call runs eagerly, since the previous call's backward has not run yet, and would "
+                           "no longer find what it needs", 5)
                 break
         except NimbleError as error:
             if not self._fallback:
@@ -198,7 +199,7 @@ class Nimble:
             return [report for entry in self._graphs for report in entry.reports()]
 
     def is_prepared(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether a call like this has a graph that fits the module."""
+        """Whether a call like this has a valid graph."""
         with self._lock:
             entry = self._graphs.get(self._call_of(args, kwargs).key)
             return entry is not None and not isinstance(entry, _Eager) and entry.guard.difference() is None
@@ -222,15 +223,15 @@ class Nimble:
             return entry
 
     def _graph_instead_of(self, graph: _Graph, call: Call) -> Optional[_Graph]:
-        """_graph_for(), where this graph was seen not to fit any more."""
+        """_graph_for(), where this graph has turned out stale."""
         with self._lock:
             if self._graphs.get(call.key) is graph:
                 self._prepare(call, graph)
             return self._graph_for(call)
 
     def _prepare(self, call: Call, before: Optional[_Graph] = None) -> _Graph:
-        """Puts a new graph into the cache, or a note that there is none. `before`: the graph that it replaces, if any. Errors that the
-        module raises without us pass through; all others become NimbleErrors."""
+        """Puts a new graph into the cache, or a note that there is none. `before`: the graph that it replaces, if any. Errors
+        that the module also raises when not prepared pass through; all others become NimbleErrors."""
         why_eager = switches.why_not_replayed()
         if why_eager is None and call.trains and switches.saves_elsewhere():
             why_eager = "under hooks for what autograd saves"
@@ -268,10 +269,10 @@ class Nimble:
         if gone is not None and not isinstance(gone, _Eager):
             self._let_go(gone)
             self._warn("full", f"calls come with more kinds of arguments than the {self._graphs.most} graphs that are kept: each "
-                       "that is not kept is prepared anew; see max_graphs", 8)
+                       "that is not kept is prepared again; see max_graphs", 8)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """For copies and pickles, which have no graphs."""
+        """For copies and pickles, which start without graphs."""
         return {"given": (self.module, self._fallback, self._graphs.most, self._static_outputs), "backend": self._backend,
                 "options": self._options, "trains": self._trains}
 

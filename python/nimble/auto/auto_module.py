@@ -1,19 +1,19 @@
-"""One module that is looked at: which of its calls run eagerly and why, which are prepared, and which are served by a graph.
+"""One observed module: which of its calls run eagerly and why, which are prepared, and which a graph serves.
 
-There is an entry for each kind of call: its signature, and the state of PyTorch around it. An entry's first calls run eagerly: the
-first as it is, since modules make things once; the second traced (nimble.objects.python_trace); the third while the guard
+There is an entry for each kind of call: its signature, and the state of PyTorch around it. An entry's first calls run eagerly:
+the first as it is, since modules initialise lazily; the second traced (nimble.objects.python_trace); the third while the guard
 (traced_guard.py) is checked against what the run changes. The next call is prepared and compared with an eager run
-(nimble.graphs.compare), as are the next two, and then each tenth, hundredth, thousandth and so on. A difference ends the entry for
-good. A change that the guard sees makes the entry start again, a few times.
+(nimble.graphs.compare), as are the next two, and then each tenth, hundredth, thousandth and so on. A difference ends the entry
+for good. After a change that the guard sees the entry starts again, a few times.
 
-A call that may be for training (settings.trains) has graphs of forward and backward. Its gradients are compared as its outputs are, and
-the program's own first backwards once more; what the backwards of eager calls show may end the entry (gradients.py).
+A call that may be for training (settings.trains) has graphs of forward and backward. Its gradients are compared like its
+outputs, and the program's own first backwards again; what the backwards of eager calls show may end the entry (gradients.py).
 
-A graph that writes only to its own memory, and reads no tensors but the module's own, is launched before the guard is asked.
+A graph that writes only to its own memory, and reads no tensors but the module's own, is launched before the guard is checked.
 
-An AutoModule holds no module: each call passes the one that it stands for. Calls may come from any thread, and those that a graph
-serves run side by side. Entries advance under a lock that is never waited for, while no other thread runs the module: a thread that
-comes meanwhile runs eagerly, and what was found while another thread was there does not count. None of our own errors reach the program."""
+An AutoModule holds no module: each call passes its module. Calls may come from any thread, and those that a graph serves run
+concurrently. Entries advance under a lock that is only tried, never waited for, and while no other thread runs the module: a
+concurrent call runs eagerly, and findings made during one are discarded. None of our own errors reach the program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from nimble.training.training import TrainingGraph
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _TRAINS = "training"
-_WANTS = "with gradients enabled: torch.no_grad() around the calls, or --torch training, has them served"
+_WANTS = "with gradients enabled: use torch.no_grad() around the calls, or --torch training"
 _CAST_BEFORE = "weights were written to within autocast, which keeps copies of them"
 
 
@@ -78,7 +78,7 @@ class AutoModule(EntryLifecycle):
         finally:
             self._advancing.release()
 
-    # ---- which calls are looked at ----
+    # ---- which calls are observed ----
 
     def _plan(self, module: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> "Union[str, Tuple[Entry, Call]]":
         """The entry for a call, or why it runs eagerly."""
@@ -124,7 +124,7 @@ class AutoModule(EntryLifecycle):
         return entry, call
 
     def _why_not_these(self, call: Call) -> Optional[str]:
-        """Why calls with such tensors run eagerly; None where they need not."""
+        """Why calls with such tensors run eagerly; None where they may have a graph."""
         for number in call.tensors:
             tensor = call.leaves[number]
             if type(tensor) not in _TENSORS or tensor.is_conj() or tensor.is_neg():
@@ -134,7 +134,7 @@ class AutoModule(EntryLifecycle):
         return None
 
     def _entry_at(self, key: "Tuple[Hashable, ...]") -> Entry:
-        """The entry of a key, which is a new one if need be."""
+        """The entry of a key, created where there is none."""
         with self._entries_lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -182,7 +182,7 @@ class AutoModule(EntryLifecycle):
 
     @staticmethod
     def _ahead_of(entry: Entry) -> Optional[PreparedGraph]:
-        """The entry's graph, where it may be launched before the guard is asked."""
+        """The entry's graph, where it may be launched before the guard is checked."""
         graph = entry.graph
         if (isinstance(graph, PreparedGraph) and graph.runs_ahead and entry.guard is not None and entry.broken is None
                 and entry.served < entry.next_compared):
@@ -219,7 +219,7 @@ class AutoModule(EntryLifecycle):
         except Exception as error:
             entry.broken = error
             if has_effects and not isinstance(error, NimbleError):
-                raise  # it may have written what an eager run would write once more
+                raise  # it may have written what an eager run would write again
             return self._run_eagerly("its graph failed", original, module, call.args, call.kwargs)
         if result is NotImplemented:
             return self._run_eagerly(AWAITED, original, module, call.args, call.kwargs)
@@ -232,7 +232,7 @@ class AutoModule(EntryLifecycle):
         for entry in list(self._entries.values()):
             self._let_go(entry)
 
-    # ---- what is said in the end ----
+    # ---- the final report ----
 
     def graphs(self) -> List[Graph]:
         return [entry.graph for entry in list(self._entries.values()) if entry.graph is not None]

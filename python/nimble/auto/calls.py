@@ -1,8 +1,8 @@
 """Outermost calls of PyTorch's modules, and the AutoModule that each goes to.
 
-install() replaces torch.nn.Module.__call__. Calls within other calls cost one look at a thread's own number. The AutoModule of an
-outermost call is found by the module's id. When the module is freed, the callback of a weak reference removes it with its graphs, so
-that nothing keeps the module, and nothing is written into it.
+install() replaces torch.nn.Module.__call__. Nested calls cost one look at a thread-local number. The AutoModule of an
+outermost call is found by the module's id. When the module is freed, the callback of a weak reference removes it with
+its graphs, so that Nimble neither keeps the module alive nor writes into it.
 
 Any thread. In a forked child of the process all calls run as they are."""
 
@@ -32,16 +32,16 @@ _is_compiling: "Callable[[], bool]" = getattr(getattr(torch, "compiler", None), 
 
 
 class Auto:
-    """All that is known of a process's modules."""
+    """The AutoModules of a process."""
 
     def __init__(self, backend: Backend, settings: Settings, clock: "Callable[[], float]") -> None:
         self.settings = settings
         self.enabled = True
-        self.undo: "Callable[[], None]" = lambda: None  # what install() has done besides
+        self.undo: "Callable[[], None]" = lambda: None  # undoes the rest of install()
         self._backend, self._clock = backend, clock
         self.threads = Threads()
         self._modules: "Dict[int, Tuple[weakref.ref[torch.nn.Module], AutoModule]]" = {}
-        self._late: List[AutoModule] = []  # their modules were freed at a moment when no graph may be
+        self._late: List[AutoModule] = []  # their modules were freed when no graph could be
         self._lines: List[str] = []  # of modules that were freed
 
     def auto_module_for(self, module: torch.nn.Module) -> AutoModule:
@@ -52,7 +52,7 @@ class Auto:
         try:
             made.why_eager = why_skipped(module, self.settings)
         except Exception as error:
-            made.why_eager = f"it cannot be looked at: {type(error).__name__}: {error}"
+            made.why_eager = f"it cannot be observed: {type(error).__name__}: {error}"
         number = id(module)
         self._modules[number] = weakref.ref(module, lambda _: self._forget(number)), made
         return made
@@ -63,7 +63,7 @@ class Auto:
             if self._late and not switches.is_capturing(self._backend.device_type):
                 self._close_late()
             auto_module: Optional[AutoModule] = self.auto_module_for(module)
-        except Exception as error:  # a module that cannot be looked at, whatever it is
+        except Exception as error:  # whatever keeps a module from being observed
             self.settings.inform(f"{type(module).__name__} is left alone: {type(error).__name__}: {error}")
             auto_module = None
         thread = threading.get_ident()
@@ -76,7 +76,7 @@ class Auto:
             self.threads.leave(thread)
 
     def _forget(self, number: int) -> None:
-        """A module was freed, wherever the thread just is."""
+        """Called when a module was freed, at any point of any thread."""
         found = self._modules.pop(number, None)
         if found is None:
             return
@@ -106,12 +106,12 @@ class Auto:
             auto_module.close()
 
     def report(self) -> List[str]:
-        """A line for each module that was looked at, in the order of their first calls; freed modules first."""
+        """A line for each observed module, in the order of their first calls; freed modules first."""
         return self._lines + [line for _, auto_module in list(self._modules.values()) for line in lines_of(auto_module)]
 
 
 def lines_of(auto_module: AutoModule) -> List[str]:
-    """The lines about a module for its user; none where it could never have had a graph."""
+    """The user's lines about a module; none where it could never have had a graph."""
     reasons = auto_module.reasons()
     if not auto_module.prepared and all(reason.startswith(("an argument is not on", "training")) for reason, _ in reasons):
         return []
@@ -163,7 +163,7 @@ def wrapped(auto: Auto, original: "Callable[..., Any]") -> "Callable[..., Any]":
 
 
 def install(settings: Settings, backend: Optional[Backend] = None, clock: "Callable[[], float]" = time.perf_counter) -> Auto:
-    """Looks at all calls from now on, until uninstall()."""
+    """Observes all calls until uninstall()."""
     auto = Auto(backend if backend is not None else CudaCapture(), settings, clock)
     auto_of_process.append((auto, torch.nn.Module.__call__))
     auto.undo = autocast_cache.install()

@@ -1,4 +1,5 @@
-"""What is known of one kind of call of a module, and the reasons why it ends. No state of its own; the AutoModule's lock guards it."""
+"""The state of one kind of call of a module, and the reasons why it ends. No state of its own; the AutoModule's lock
+guards it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Shares(Exception):
 
 
 class Entry:
-    """What is known of one kind of call."""
+    """The state of one kind of call."""
 
     def __init__(self) -> None:
         self.calls = 0  # since it began
@@ -46,9 +47,9 @@ class Entry:
         self.guard: Optional[TracedModuleGuard] = None
         self.backwards = Backwards()  # of its eager calls
         self.graph: Optional[Graph] = None
-        self.served = 0  # by this graph, with those that were compared
+        self.served = 0  # by this graph, including those that were compared
         self.next_compared = 0
-        self.may_write = True  # to buffers, attributes or arguments, or draw random numbers: no other thread may see what is put back then
+        self.may_write = True  # to buffers, attributes or arguments, or draw random numbers: no other thread may see what is restored then
         self.has_effects = True
         self.apart_from: "FrozenSet[int]" = frozenset()  # memory that no argument may share, where the graph writes
         self.graph_seconds = self.eager_seconds = math.inf  # a call, the fastest that was compared
@@ -56,7 +57,7 @@ class Entry:
         self.broken: Optional[Exception] = None  # what a call of the graph has raised
 
     def begin_anew(self) -> None:
-        self.calls = 1  # what is made once has been made
+        self.calls = 1  # lazy initialisation is done
         self.traced = self.guard = self.graph = self.broken = None
         self.backwards = Backwards()
         self.served = self.next_compared = self.guarded_runs = 0

@@ -1,7 +1,7 @@
-"""The life of an entry: how a kind of call comes to its graph, and loses it. Done at calls that no graph serves; auto_module.py says in
-which order.
+"""The life of an entry: how a kind of call gets its graph, and loses it. Advances at calls that no graph serves;
+auto_module.py says in which order.
 
-One thread at a time; the AutoModule sees to that."""
+One thread at a time; the AutoModule ensures that."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from nimble.training.training import TrainingGraph, prepare_training
 
 MAX_GRAPHS = 8
 MAX_ENTRIES = 64  # kinds of call that are remembered
-_MAX_PREPARED = 32  # graphs that are made in all; a module that needs more has calls of too many kinds
-_SHORT_LIFE = 8  # calls; a graph that serves fewer was hardly worth it
+_MAX_PREPARED = 32  # graphs in total; a module that needs more has calls of too many kinds
+_SHORT_LIFE = 8  # calls; a graph that serves fewer was not worth it
 _MOST_SHORT_LIVED = 3  # in a row
 _MOST_GUARDED_RUNS = 4  # until a run changes nothing of the module
-_MOST_DISTURBED = 16  # times that another thread came
+_MOST_DISTURBED = 16  # calls that another thread disturbed
 _COMPARED_AT_FIRST = 3
 _GAIN = 0.95  # of the time of an eager run: a graph that takes longer is not worth it
-# Other threads go on meanwhile, and must not end our capture, nor be ended by it.
+# Other threads keep running meanwhile: they must not invalidate our capture, nor our capture their calls.
 _OPTIONS = Options(use_multi_stream=True, relaxed=True)
 _BEFORE = "before it was prepared"
 SHARES = "an argument shares memory with the module"
 OTHER_THREAD = "while another thread ran it"
-AWAITED = "while the backward of the call before was still to come"
+AWAITED = "while the previous call's backward was outstanding"
 Original = Callable[..., Any]
 
 
@@ -57,12 +57,12 @@ class EntryLifecycle:
     def __init__(self, kind: type, backend: Backend, settings: Settings, room: "Callable[[torch.device], bool]",
                  clock: "Callable[[], float]", threads: Threads) -> None:
         self.name = kind.__name__
-        self.why_eager: Optional[str] = None  # why none of its calls is looked at any more
+        self.why_eager: Optional[str] = None  # why its calls are no longer observed
         self.compared = 0
         self.prepared = 0
         self.eager: "Counter[str]" = Counter()  # calls, by reason; threads count roughly
         self._backend, self._settings, self._room, self._clock = backend, settings, room, clock
-        self._looking = math.inf  # seconds that it takes to find a call's entry and to see that its graph still fits
+        self._looking = math.inf  # seconds to find a call's entry and check that its graph is valid
         self._entries: "OrderedDict[Tuple[Hashable, ...], Entry]" = OrderedDict()
         self._entries_lock = threading.Lock()  # held for look-ups alone
         self._threads = threads
@@ -113,7 +113,7 @@ class EntryLifecycle:
         return result
 
     def _look_at(self, entry: Entry, call: Call, original: Original, module: torch.nn.Module) -> None:
-        """Prepares the entry where that is due. Raises what ends it."""
+        """Prepares the entry when that is due. Raises what ends it."""
         if entry.broken is not None:
             raise entry.broken
         if isinstance(entry.graph, TrainingGraph) and entry.graph.difference is not None:
@@ -175,7 +175,7 @@ class EntryLifecycle:
 
     @staticmethod
     def _not_put_back(guard: TracedModuleGuard, call: Call, module: torch.nn.Module) -> List[torch.Tensor]:
-        """Tensors that the module finds elsewhere, and that are not put back after our runs."""
+        """Tensors that the module finds elsewhere, and that are not restored after our runs."""
         put_back = {id(t) for _, _, t, _ in attribute_tensors(module)} | {id(call.leaves[number]) for number in call.tensors}
         return [t for t in guard.others() if id(t) not in put_back]
 
@@ -185,7 +185,7 @@ class EntryLifecycle:
         device = call.leaves[call.tensors[0]].device
         if self.prepared >= _MAX_PREPARED:
             raise RunsEagerly("its calls are of more kinds than graphs are made for")
-        skipped = why_skipped(module, self._settings)  # which its submodules may have become since
+        skipped = why_skipped(module, self._settings)  # its submodules may have changed since
         if skipped is not None:
             raise RunsEagerly(skipped)
         if any(t.device != device for t in (*module.parameters(), *module.buffers())):
@@ -210,7 +210,7 @@ class EntryLifecycle:
         entry.may_write = entry.may_write or not graph.runs_ahead
         # A graph that writes reads its copies of arguments, where an eager run would read what it has written.
         entry.apart_from = taken if isinstance(graph, TrainingGraph) or not graph.runs_ahead else frozenset()
-        # Our guard does not hold the module, and so the graph must not.
+        # Our guard does not hold the module, so the graph must not either.
         if isinstance(graph, PreparedGraph):
             graph.forget_module(guard.reads_own_memory_alone)
         else:
@@ -261,13 +261,13 @@ class EntryLifecycle:
             entry.graph_seconds = min(entry.graph_seconds, done.graph_seconds)
             entry.eager_seconds = min(entry.eager_seconds, done.eager_seconds)
             if entry.served == _COMPARED_AT_FIRST and not self._is_worth_it(entry):
-                self._end(entry, RunsEagerly(f"eager runs are as fast: {entry.eager_seconds * 1e6:.0f} us, by its graph "
+                self._end(entry, RunsEagerly(f"eager runs are as fast: {entry.eager_seconds * 1e6:.0f} us, with its graph "
                                         f"{(entry.graph_seconds + self._looking) * 1e6:.0f} us"))
             entry.next_compared = entry.served if entry.served < _COMPARED_AT_FIRST else _next_power_of_ten(entry.served)
         return done.result
 
     def _is_worth_it(self, entry: Entry) -> bool:
-        """Whether the graph is faster. Small modules are as fast without."""
+        """Whether the graph is faster. Small modules gain nothing."""
         looking = self._looking if self._looking < math.inf else 0.0
         return entry.graph_seconds + looking <= _GAIN * entry.eager_seconds
 
@@ -290,7 +290,7 @@ class EntryLifecycle:
                 return
             error = RunsEagerly(f"it changes again and again: {error}")
         if isinstance(error, Differs):
-            entry.why_eager = f"a graph of it does not do the same: {error}"
+            entry.why_eager = f"its graph differs from an eager run: {error}"
         else:
             entry.why_eager = str(error) if isinstance(error, (NimbleError, RunsEagerly)) else f"{type(error).__name__}: {error}"
         if not isinstance(error, (NimbleError, RunsEagerly)):
@@ -308,7 +308,7 @@ class EntryLifecycle:
             try:
                 graph.close()
             except Exception:
-                pass  # the GPU has failed, which the program will be told by its own calls
+                pass  # the GPU has failed; the program's own calls will report that
 
     def _make_room(self) -> None:
         """Drops the oldest entries where there are too many, or too many with graphs."""
@@ -325,12 +325,12 @@ class EntryLifecycle:
 
 
 def change_of(guard: TracedModuleGuard, module: torch.nn.Module) -> Optional[str]:
-    """What has changed of a module since it was guarded, as a phrase for a message; None where nothing has."""
+    """What has changed of a module since it was guarded, as a phrase for a message; None where nothing has changed."""
     return guard.difference() if guard.is_of(module) else "it is another module"
 
 
 def _next_power_of_ten(count: int) -> int:
-    """The next call to compare after so many: the tenth, the hundredth, and so on."""
+    """The next call to compare after this many: the tenth, the hundredth, and so on."""
     power = 10
     while power - 1 < count:
         power *= 10

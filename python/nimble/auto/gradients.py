@@ -23,17 +23,17 @@ from nimble.training.training import TrainingGraph, graph_is_kept
 from nimble.training.training_work import ForwardWork, noise
 
 
-_forget_casts = torch.clear_autocast_cache  # PyTorch's own function, taken before install() replaces it
+_forget_casts = torch.clear_autocast_cache  # PyTorch's own function, saved before install() replaces it
 
 
 class Backwards:
-    """Why backwards of eager calls could not be a graph's: `why_not`."""
+    """Observes backwards of eager calls. `why_not`: why no graph could replace them."""
 
     def __init__(self) -> None:
         self.why_not: Optional[str] = None
 
     def look_at(self, outputs: Any, call: Call) -> None:
-        """Watches the gradients that come to the outputs of a call."""
+        """Watches the gradients that arrive at the outputs of a call."""
         known = {id(call.leaves[number]) for number in call.tensors}
         for leaf in _pytree.tree_flatten(outputs)[0]:
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None and id(leaf) not in known:
@@ -54,7 +54,7 @@ class Backwards:
 
 
 def check(work: ForwardWork) -> None:
-    """Raises NimbleError where it cannot be told from outside what the backward does."""
+    """Raises NimbleError where the backward's effects cannot be told from outside."""
     if work.why_unsure is not None:
         raise NimbleError(work.why_unsure)
 
@@ -64,7 +64,7 @@ class BothWays:
 
     def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call, put_back: "Callable[[], None]",
                  finished: "Callable[[], float]") -> None:
-        """put_back() undoes what a run has written. Gradients of the outputs are noise."""
+        """put_back() undoes a run's writes. Gradients of the outputs are noise."""
         eager = _Eager(graph, module, call)
         began = finished()
         theirs = eager.run()
@@ -82,7 +82,7 @@ class BothWays:
 
 
 class _Eager:
-    """A call that is run with leaves of its own, so that no hooks of the program run, and no gradients are accumulated."""
+    """A call with leaves of its own, so that no hooks of the program run, and no gradients are accumulated."""
 
     def __init__(self, graph: TrainingGraph, module: torch.nn.Module, call: Call) -> None:
         self._module = module
@@ -113,7 +113,7 @@ def again(module: "Callable[[], Optional[torch.nn.Module]]", original: "Callable
     """Runs a call eagerly, with gradients enabled, and restores buffers and random numbers. Raises NimbleError where the module is gone."""
     found = module()
     if found is None:
-        raise NimbleError("gradients are to be differentiated, but their module is gone: keep it until then")
+        raise NimbleError("gradients are to be differentiated, but their module was freed: keep it until then")
     with restored_afterwards(found, backend, device, is_checked=False), contextlib.ExitStack() as stack:
         stack.enter_context(inside())
         stack.enter_context(torch.enable_grad())

@@ -1,12 +1,12 @@
-"""What happens when a program under NIMBLE_MODE=auto, or one of `python -m nimble run`, imports PyTorch.
+"""Runs when a program under NIMBLE_MODE=auto, or one of `python -m nimble run`, imports PyTorch.
 
-Under NIMBLE_MODE=auto libnimble.so is told, before PyTorch is loaded, to rewrite graphs and leave the driver's other calls alone, which
-is not what that mode does with other programs; and PyTorch is told to take its memory in stream order. After the import, calls of
-modules are looked at (calls.py). libnimble.so reads its settings when its session starts, with the first driver call, or where it is
-asked about graphs, as here. So the environment has these settings for that moment alone: programs that this one starts see the user's.
+Under NIMBLE_MODE=auto libnimble.so is told, before PyTorch is loaded, to rewrite graphs and leave the driver's other calls alone,
+unlike that mode's default for other programs; and PyTorch is told to allocate its memory in stream order. After the import, calls of
+modules are observed (calls.py). libnimble.so reads its settings when its session starts, with the first driver call, or the first
+query about graphs, as here. So the environment has these settings for that moment alone: child processes see the user's.
 
-Wherever PyTorch may take memory in stream order, also by `python -m nimble run`, what it cannot do then is done otherwise
-(nimble.compile.compiled_graphs).
+Wherever PyTorch may allocate in stream order, also under `python -m nimble run`, nimble.compile.compiled_graphs replaces what
+PyTorch cannot do then.
 
 Runs once, in the thread that imports PyTorch."""
 
@@ -24,7 +24,7 @@ from nimble.compile import compiled_graphs
 from nimble.errors import NimbleError
 from nimble.launcher import ALLOCATOR, ALLOCATOR_VARIABLES
 
-_OLDEST = (2, 5)  # the first to tell whether torch.compile looks at a call (switches.py); 2.1 has the allocator
+_OLDEST = (2, 5)  # the first to tell whether torch.compile traces a call (switches.py); 2.1 has the allocator
 _REWRITE = {"NIMBLE_MODE": "off", "NIMBLE_GRAPHS": "rewrite"}
 
 
@@ -35,7 +35,7 @@ def before_torch(spec: ModuleSpec) -> "Optional[Callable[[], None]]":
     settings = settings_of_user.read()
     version, cuda = torch_version(spec.submodule_search_locations or ())
     if not cuda:
-        return None  # this PyTorch has no GPU to use; what else the program does with one is for libnimble.so
+        return None  # this PyTorch has no GPU to use; any other GPU work of the program is libnimble.so's concern
     if version < _OLDEST:
         settings.inform(f"PyTorch {version[0]}.{version[1]} is too old for its modules to be prepared: driver calls are "
                         "replayed instead")
@@ -73,7 +73,7 @@ def rewrite_graphs() -> bool:
 
 
 def set_allocator(environment: "os._Environ[str] | Dict[str, str]") -> None:
-    """Makes PyTorch take memory in stream order, unless the user has configured its allocator."""
+    """Makes PyTorch allocate in stream order, unless the user has configured its allocator."""
     if not any(environment.get(name) for name in ALLOCATOR_VARIABLES):
         for name in ALLOCATOR_VARIABLES:
             environment[name] = ALLOCATOR

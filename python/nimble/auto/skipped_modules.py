@@ -8,12 +8,13 @@ import torch
 
 from nimble.settings import Settings
 
-# Modules of these packages are left alone, with all that holds one: they talk to other processes, or are compiled already.
+# Modules of these packages, and modules that hold one, are left alone: they communicate with other processes, or are compiled
+# already.
 _LEFT_ALONE = ("torch.jit.", "torch._dynamo.", "torch.nn.parallel.", "torch.distributed.", "torch.fx.")
 
 
 def why_skipped(module: torch.nn.Module, settings: Settings) -> Optional[str]:
-    """Why the module is never looked at; None where it is."""
+    """Why the module is never observed; None where it is."""
     for each in module.modules():
         kind = type(each)
         if any(base.__module__.startswith(_LEFT_ALONE) or f"{base.__module__}.".startswith(_LEFT_ALONE) for base in kind.__mro__):

@@ -1,8 +1,8 @@
 """Tracks which threads are in outermost calls of modules, and gives one thread exclusive access to them: where a module writes to buffers
-or arguments, or draws random numbers, our runs are undone, and no other thread may see that or write there meanwhile.
+or arguments, or draws random numbers, our runs are undone, and no other thread may observe that or write there meanwhile.
 
-Other threads wait at the beginning of their calls, but not for ever: a program may make its threads wait for each other in ways that
-are not known here. Any thread."""
+Other threads wait at the beginning of their calls, but only for a bounded time: a program's threads may wait for each other in ways
+unknown here. Any thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_WHILE_ALONE = 60.0  # seconds that others wait; longer than a call takes
 
 
 class ExclusiveAccess:
-    """What one thread has asked for. `is_given`; `was_kept`: no other thread has given up waiting."""
+    """One thread's request for exclusive access. `is_given`; `was_kept`: no other thread has given up waiting."""
 
     def __init__(self, is_given: bool) -> None:
         self.is_given = is_given
@@ -26,7 +26,7 @@ class Threads:
     """The threads of a process."""
 
     def __init__(self) -> None:
-        self._inside: "Dict[int, object]" = {}  # by thread, what its outermost call is of
+        self._inside: "Dict[int, object]" = {}  # by thread, the object of its outermost call
         self._alone: Optional[ExclusiveAccess] = None
         self._changed = threading.Condition()
 
@@ -35,8 +35,8 @@ class Threads:
         self._inside, self._alone, self._changed = {}, None, threading.Condition()
 
     def enter(self, thread: int, of: object) -> None:
-        """Called at the beginning of an outermost call, with the caller's thread; leave() has to follow."""
-        self._inside[thread] = of  # before the look: exclusive() sets its flag before it looks here, so one of both sees the other
+        """Called at the beginning of an outermost call, with the caller's thread; leave() must follow."""
+        self._inside[thread] = of  # before the check: exclusive() sets its flag before it looks here, so one of the two sees the other
         if self._alone is not None:
             self._wait(thread, of)
 
@@ -67,7 +67,7 @@ class Threads:
                 self._alone = mine
                 try:
                     mine.is_given = self._changed.wait_for(lambda: set(self._inside) <= {thread}, _MOST_UNTIL_ALONE)
-                finally:  # as where the user has pressed Ctrl-C
+                finally:  # for example after Ctrl-C
                     if not mine.is_given:
                         self._end()
         try:

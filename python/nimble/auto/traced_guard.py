@@ -1,11 +1,11 @@
-"""The guard of a module that the user has not prepared: all that its graph rests on, compared at each call.
+"""The guard of a module that the user has not prepared: all that its graph depends on, compared at each call.
 
 It compares what guards.module_guard.ModuleGuard does, and what matters only for a module with unknown code: Python values in its
 attributes, attributes of its classes, globals that its code reads, and all that these lead to (value_snapshot.py).
 
-It holds nothing of the module, so that the module is freed when the program drops it: objects are compared by id, and a weak reference
-to each tells when an id may belong to another object. It only reads, from any thread; difference() may miss what another thread changes
-meanwhile."""
+It holds no part of the module, so that the module is freed when the program drops it: objects are compared by id, and a weak
+reference to each tells when an id may belong to another object. It only reads, from any thread; difference() may miss what
+another thread changes meanwhile."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _registries = [itemgetter(name) for name in ("_parameters", "_buffers", "_module
 _hooks = [itemgetter(name) for name in ("_forward_hooks", "_forward_pre_hooks")]
 _GLOBAL_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
-_HEAP_TYPE = 1 << 9  # of what type.__flags__ are: others cannot be patched
+_HEAP_TYPE = 1 << 9  # in type.__flags__: other types cannot be patched
 _requires_grad = torch.Tensor.requires_grad.__get__  # type: ignore[attr-defined]
 _attributes = attrgetter("__dict__")
 _dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
 def has_hooks(modules: "List[Dict[str, Any]]", trains: bool = False) -> bool:
-    """Whether the modules with these dictionaries, or all modules, have hooks of a forward, which a graph would not call. trains: or of a
-    backward."""
+    """Whether the modules with these dictionaries, or all modules, have forward hooks, which a graph would not call. trains:
+    or backward hooks."""
     if any(getattr(_module, name) for name in _GLOBAL_HOOKS) or any(any(map(hooks, modules)) for hooks in _hooks):
         return True
     return trains and (any(getattr(_module, name, None) for name in _GLOBAL_BACKWARD_HOOKS)
@@ -56,20 +56,20 @@ def _ids(values: Any) -> List[int]:
 
 
 class TracedModuleGuard(Guard):
-    """The guard of `root` as it is now, and of what a traced run has read. trains: also of what only gradients
-    depend on. Raises NimbleError where that cannot be guarded."""
+    """The guard of `root` as it is now, and of what a traced run has read. trains: includes what only gradients depend on.
+    Raises NimbleError where that cannot be guarded."""
 
     def __init__(self, root: torch.nn.Module, device_type: str, traced: TracedRun, trains: bool = False) -> None:
         self._trains = trains
         modules = list(root.modules())
         dicts = [vars(m) for m in modules]
-        self._gone: List[Any] = []  # references to what is no more
+        self._gone: List[Any] = []  # references to freed objects
         self._kept: List[Any] = []  # weak references
         self._modules = [weakref.ref(m, self._gone.append) for m in modules]
         self._names = [tuple(name for name in d if name not in _OF_ANY_MODULE and name != "training") for d in dicts]
-        # Most attributes only change by being replaced, and may be held: they are the quickest to compare.
+        # Most attributes change only by being replaced, and may be held: these are the quickest to compare.
         plain = [[name for name in names if is_constant(d[name])] for names, d in zip(self._names, dicts)]
-        self._getters = [itemgetter("training", *(names or ["training"])) for names in plain]  # of one name it gives no tuple
+        self._getters = [itemgetter("training", *(names or ["training"])) for names in plain]  # for one name it returns no tuple
         self._plain = list(chain.from_iterable(g(d) for g, d in zip(self._getters, dicts)))
         self._others = [(number, name) for number, names in enumerate(self._names) for name in names if name not in plain[number]]
         # Most modules have no parameters, buffers or children, and it is quick to see that they still have none.
@@ -90,13 +90,13 @@ class TracedModuleGuard(Guard):
         self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
         values = self._values_now(dicts, self._attributes_now(tensors))
         others, are_all = self._others_of(values, tensors)
-        # The owner knows where the memory of the module's own tensors is.
+        # The owner checks where the module's own tensors lie.
         self.reads_own_memory_alone = are_all and not others
         self._compares_grad = trains or torch.is_grad_enabled()
         self._metadata = self._metadata_of(tensors)
         self._has_metadata = metadata_check(self._each_once(tensors))
         if self._compares_grad and not trains and any(t.requires_grad for t in others):
-            raise NimbleError("gradients are wanted by a tensor that it finds elsewhere")
+            raise NimbleError("a tensor that it finds elsewhere requires gradients")
         if has_hooks(dicts, trains):
             raise NimbleError("it has hooks")
         for each in tensors:
@@ -117,7 +117,7 @@ class TracedModuleGuard(Guard):
         return self._others_of(self._values_now(dicts, self._attributes_now(tensors)), tensors)[0]
 
     def _keep(self, value: Any) -> None:
-        """Notes when the value's id may be used again. Raises TypeError where the value has no weak references."""
+        """Detects when the value's id may be reused. Raises TypeError where the value has no weak references."""
         is_tensor = isinstance(value, torch.Tensor)
         self._kept.append(weakly(value, self._gone.append) if is_tensor else weakref.ref(value, self._gone.append))
 
@@ -129,20 +129,20 @@ class TracedModuleGuard(Guard):
 
     @staticmethod
     def _torchs_of(modules: List[torch.nn.Module]) -> List[type]:
-        """PyTorch's own classes among those of modules and tensors."""
+        """PyTorch's own classes among those of the modules and tensors."""
         kinds: List[type] = [torch.nn.Parameter, *{type(m) for m in modules}]
         return list({base: None for kind in kinds for base in kind.__mro__
                      if base.__module__.split(".")[0] == "torch" and base.__flags__ & _HEAP_TYPE})
 
     @staticmethod
     def _classes_of(modules: List[torch.nn.Module]) -> List[type]:
-        """The program's classes, which are looked into. For PyTorch's own, the identity of their attributes is enough."""
+        """The program's classes, which are inspected. For PyTorch's own, the identity of their attributes is enough."""
         classes = {base for kind in {type(m) for m in modules} for base in bases_of(kind)}
         return sorted(classes, key=lambda kind: kind.__qualname__)
 
     @staticmethod
     def _attributes_now(tensors: List[torch.Tensor]) -> "List[Dict[str, Any]]":
-        """Attributes that the program has set on tensors; mostly none."""
+        """Attributes that the program has set on tensors; usually none."""
         return list(filter(None, map(_attributes, tensors)))
 
     def _values_now(self, dicts: "List[Dict[str, Any]]", attributes: "List[Dict[str, Any]]") -> List[Any]:
@@ -155,7 +155,7 @@ class TracedModuleGuard(Guard):
 
     @staticmethod
     def _others_of(values: List[Any], tensors: List[torch.Tensor]) -> "Tuple[List[torch.Tensor], bool]":
-        """Tensors in the values other than the module's own, and whether these are all."""
+        """Tensors in the values other than the module's own, and whether the list is complete."""
         found, are_all = tensors_in(values)
         own = set(map(id, tensors))
         return [t for t in found if id(t) not in own], are_all
@@ -171,7 +171,7 @@ class TracedModuleGuard(Guard):
         return list(chain.from_iterable(map(dict.values, self._full(registries))))
 
     def _look(self) -> "Optional[Tuple[Any, ...]]":
-        """None where something that has been seen is gone."""
+        """None where something seen earlier is gone."""
         modules = [reference() for reference in self._modules]
         if self._gone:
             return None
@@ -199,7 +199,7 @@ class TracedModuleGuard(Guard):
             [_ids(attributes), *map(tuple, attributes)] if attributes else None,
             self._snapshot.is_same(values),
             list(map(torch.Tensor.data_ptr, tensors)),
-            # The quick way is False for other modes of PyTorch's, too.
+            # The quick check also fails under other modes of PyTorch.
             self._has_metadata is not None and self._has_metadata(*each_once) or self._metadata_of(tensors) == self._metadata,
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
@@ -219,9 +219,9 @@ class TracedModuleGuard(Guard):
             return None
         what = (
             "a submodule is of another class",
-            "a parameter or buffer is another tensor",
+            "a parameter or buffer was replaced",
             "a parameter or buffer has another name",
-            "a submodule is another one",
+            "a submodule was replaced",
             "a submodule has another name",
             "a first parameter, buffer or submodule was added",
             "the value of an attribute has changed",
@@ -229,17 +229,18 @@ class TracedModuleGuard(Guard):
             "an attribute was set on a tensor",
             "the content of an attribute or global, or an attribute of a class, has changed",
             "a tensor has other storage",
-            "a tensor has another type, another shape or other strides, or wants gradients where it did not, or no more",
+            "a tensor has another type, another shape or other strides, or its requires_grad has changed",
             "a tensor on another device has changed",
             "a hook was added",
             "a class of PyTorch's was patched",
-            "a parameter wants gradients of another dtype",
+            "a parameter has another grad_dtype",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
 
 
 def _patched(kinds: List[type], traced: TracedRun) -> "List[Tuple[type, str]]":
-    """Attributes of PyTorch's classes that may be the program's: functions that have run, and what else its code names."""
+    """Attributes of PyTorch's classes that the program may have set: functions that have run, and others that its code
+    names."""
     return [(kind, name) for kind in kinds for name, value in vars(kind).items()
             if (value.__code__ in traced.codes if isinstance(value, FunctionType) else name in traced.names and not is_plain(value))]
 

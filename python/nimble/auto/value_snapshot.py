@@ -1,11 +1,13 @@
 """Snapshots of Python values, compared cheaply: what a module's code may read besides its tensors.
 
-A ValueSnapshot is of some values and all that they lead to: lists, tuples, dictionaries, sets, arrays, objects with or without
-__slots__, what functions and methods are bound to, tensors with their attributes. It raises NimbleError for what cannot be compared in
-full: modules other than the known ones, and random generators and iterators, since a graph would not advance these.
+A ValueSnapshot covers some values and all that they lead to: lists, tuples, dictionaries, sets, arrays, objects with or
+without __slots__, what functions and methods are bound to, tensors with their attributes. It raises NimbleError for what
+cannot be compared in full: modules other than the known ones, and random generators and iterators, since a graph would not
+advance these.
 
-It holds only what never changes and leads to nothing else. Of all others it has ids, and a weak reference tells when an id may belong
-to another object; what has neither is compared by content alone. It runs no code of the program's. Once made it only reads; any thread."""
+It holds only what never changes and leads to nothing else. Of all others it has ids, and a weak reference tells when an id may
+belong to another object; what has neither is compared by content alone. It runs none of the program's code. Once made it only
+reads; any thread."""
 
 from __future__ import annotations
 
@@ -32,10 +34,10 @@ from nimble.objects.parts import (BUFFERS, BUILT_IN, TABLE, Parts, built_in_part
 from nimble.objects.plain import is_constant, is_plain, plain_key
 from nimble.objects.walk import Walk
 
-_MOST_NODES = 512  # that are compared at each call
-_MOST_VALUES = 8192  # in all of them
+_MOST_NODES = 512  # compared at each call
+_MOST_VALUES = 8192  # in all nodes
 _MOST_SEARCHED = 20000  # values, once
-# Objects that are compared by identity. What they hold is compared elsewhere, or changes without a meaning, as with loggers.
+# Objects that are compared by identity. What they hold is compared elsewhere, or its changes do not matter, as with loggers.
 _BY_IDENTITY = (torch.nn.Module, types.GetSetDescriptorType,
                 types.MemberDescriptorType, CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias,
                 getattr(types, "UnionType", CodeType))
@@ -43,7 +45,7 @@ _KINDS_BY_IDENTITY = {"logging", "re", "typing", "_abc", "abc"}
 _OF_LIBRARIES = ("torch._ops", "torch._C", "torch._library", "multiprocessing.heap")
 _WITHOUT_TENSORS = (types.ModuleType, torch.nn.Module, types.GetSetDescriptorType,
                     types.MemberDescriptorType, torch.Generator, CodeType)
-# These may lead to a whole program, or to much memory: they are looked into only where code names them.
+# These may lead to a whole program, or to much memory: they are inspected only where code names them.
 _LEADING_FAR = (*WEAK, mmap.mmap, C_DATA)
 _ITERATORS = ("builtins", "itertools")
 
@@ -65,12 +67,13 @@ def _buffer_key(value: Any) -> Hashable:
     return memoryview(value).tobytes()
 
 
-# Objects that may be replaced by equal ones: only their content counts.
+# Objects that may be replaced by equal ones: only their content matters.
 _BY_CONTENT = (list, tuple, deque, set, frozenset, dict, types.MethodType, bytearray, array.array)
 
 
 def _key_of(value: Any, device_type: str) -> "Optional[Callable[[Any], Hashable]]":
-    """What is compared of a value besides its parts. For tensors on the graph's device the address: the graph reads their values."""
+    """The part of a value that is compared besides its parts' own. For tensors on the graph's device the address: the graph reads
+    their values."""
     if is_kind(value, torch.Tensor):
         return _tensor_key if value.device.type == device_type else _host_tensor_key
     return _buffer_key if is_kind(value, BUFFERS) else _array_key if is_array(value) else semaphore_key if is_semaphore(value) else None
@@ -114,9 +117,9 @@ class _Node:
 
 
 class ValueSnapshot:
-    """The values as they are now; is_same() says later whether they are still the same, each in its place. modules: ids of modules that
-    are compared elsewhere. keep: called with each object that must keep its id to itself. codes: code that has run; only such
-    functions are followed. names: the names that are read of classes and modules."""
+    """The current values; is_same() later says whether they are unchanged, each in its place. modules: ids of modules that are
+    compared elsewhere. keep: called with each object whose id must stay unique. codes: code that has run; only such functions
+    are followed. names: the names that are read from classes and modules."""
 
     def __init__(self, values: List[Any], modules: AbstractSet[int], keep: "Callable[[Any], None]",
                  device_type: str, codes: AbstractSet[CodeType] = frozenset(), names: FrozenSet[str] = frozenset(),
@@ -139,7 +142,7 @@ class ValueSnapshot:
     def visit(self, value: Any, at: _Node) -> "List[Tuple[Any, _Node]]":
         """Fills the node of a value, and goes on to those of its parts."""
         parts = at.parts(value)
-        self._walk.is_new(parts)  # so that it is held while the walk lasts, as are its elements: no id may be used again
+        self._walk.is_new(parts)  # holds it and its elements during the walk, so that no id is reused
         self._places += len(parts)
         self._nodes += 1
         if self._nodes > _MOST_NODES or self._places > _MOST_VALUES:
@@ -163,7 +166,7 @@ class ValueSnapshot:
         return [(parts[place], child) for place, child in at.children]
 
     def _node_of(self, value: Any) -> Optional[_Node]:
-        """None where identity says all there is to compare."""
+        """None where comparing identity is enough."""
         kind: Any = type(value)
         if is_kind(value, torch.nn.Module) and id(value) not in self._modules:
             raise NimbleError("it uses modules that are not registered as its own")
@@ -202,7 +205,7 @@ class ValueSnapshot:
         if is_kind(value, C_DATA) and leads_elsewhere(value):
             raise NimbleError(f"it has a {kind.__name__} of ctypes, which points to what cannot be compared")
         if is_kind(value, types.FunctionType):
-            # No code that has run has read what other functions hold.
+            # No code that has run reads what other functions hold.
             return function_parts if value.__code__ in self._codes or set(value.__dict__) - {"__wrapped__"} else None
         if is_kind(value, BUILT_IN) and not built_in_parts(value):
             return None
@@ -284,7 +287,7 @@ class _Tensors:
 
 
 def tensors_in(values: List[Any]) -> "Tuple[List[torch.Tensor], bool]":
-    """The tensors that are held in the values, and whether these are all. What modules hold is looked at elsewhere."""
+    """The tensors held in the values, and whether the list is complete. What modules hold is inspected elsewhere."""
     tensors = _Tensors()
     tensors.walk.depth_first(tensors, [(value, None) for value in values])
     return tensors.found, tensors.are_all

@@ -1,12 +1,12 @@
 """One inference function of torch.compile, compiled in a mode that asks for CUDA graphs (compiled_graphs.py). Its calls launch our graphs.
 
-Dynamo has checked a call before it comes here: calls differ only in integers, shapes that follow from them, values of tensors, and
-addresses. There is a graph for each set of integers and shapes. Its inputs are copies, except those that are said to stay where they
-are (weights, caches), which it reads and writes in place; their addresses are checked at each call. The first call runs as it is; the
-next is prepared; it and two more are compared with a run without the graph, to the bit (nimble.graphs.compare). Whatever goes wrong in
-that stays here: then calls run as they are compiled.
+Dynamo has checked each call beforehand: calls differ only in integers, shapes that follow from them, values of tensors, and
+addresses. There is a graph for each set of integers and shapes. Its inputs are copies, except those declared static
+(weights, caches), which it reads and writes in place; their addresses are checked at each call. The first call runs as it
+is; the next is prepared; it and two more are compared with a run without the graph, to the bit (nimble.graphs.compare).
+If any of that fails, calls run as compiled.
 
-Any thread: graphs have locks of their own, and a thread that comes while another one prepares or compares runs as compiled."""
+Any thread: graphs have their own locks, and a call made while another thread prepares or compares runs as compiled."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from nimble.steps.steps import is_running
 
 _MAX_GRAPHS = 16  # of one function; calls with still other shapes run as compiled
 _COMPARED = 3
-_MOST_MOVES = 4  # times that its weights are somewhere else
-_OPTIONS = Options(use_multi_stream=True, relaxed=True)  # other threads go on meanwhile
+_MOST_MOVES = 4  # times that its weights have moved
+_OPTIONS = Options(use_multi_stream=True, relaxed=True)  # other threads keep running meanwhile
 
-Model = Callable[[List[Any]], Any]  # which empties the list
+Model = Callable[[List[Any]], Any]  # empties the list
 _BEFORE = "before it was prepared"
 
 
 class _WithInputs(torch.nn.Module):
-    """The function as a module. Inputs that stay where they are are parameters, or buffers where the function writes to them."""
+    """The function as a module. Static inputs are parameters, or buffers where the function writes to them."""
 
     def __init__(self, model: Model, inputs: Sequence[Any], static: Iterable[int], written: Iterable[int]) -> None:
         super().__init__()
@@ -64,10 +64,10 @@ class _Entry:
     def __init__(self) -> None:
         self.calls = self.compared = self.moves = 0
         self.graph: Optional[PreparedGraph] = None
-        self.addresses: List[int] = []  # of each input that stays where it is
+        self.addresses: List[int] = []  # of each static input
         self.is_trusted = False
-        self.graph_seconds = self.compiled_seconds = math.inf  # a call, the fastest that was compared
-        self.why_compiled: Optional[str] = None  # why there is no graph, and none is tried
+        self.graph_seconds = self.compiled_seconds = math.inf  # per call, the fastest compared
+        self.why_compiled: Optional[str] = None  # why there is no graph, and none will be tried
 
     def let_go(self) -> None:
         graph, self.graph = self.graph, None
@@ -80,8 +80,8 @@ class _Entry:
 class CompiledFunction:
     """The calls and graphs of one compiled function; made for its first call.
 
-    model: what is called where there is no graph. static: the numbers of inputs that stay where they are; written: of those that the
-    function writes to. has_room: whether a device has memory left for another graph."""
+    model: called where there is no graph. static: the indices of static inputs; written: of those that the function writes
+    to. has_room: whether a device has memory left for another graph."""
 
     def __init__(self, model: Model, inputs: Sequence[Any], static: Iterable[int], written: Iterable[int], backend: Backend,
                  settings: Settings, has_room: "Callable[[torch.device], bool]",
@@ -142,7 +142,7 @@ class CompiledFunction:
             return "none of its arguments is a tensor"
         device = self._backend.device_type
         if any(inputs[number].device.type != device for number in self._static):
-            return f"not all that it reads is on {device}"
+            return f"it reads memory that is not on {device}"
         if any(not isinstance(inputs[number], (torch.Tensor, int, type(None))) for number in self._others):
             return "its arguments are more than tensors and integers"
         return None
@@ -192,7 +192,7 @@ class CompiledFunction:
         return entry
 
     def _prepare(self, entry: _Entry, module: _WithInputs, call: Call, inputs: List[Any]) -> None:
-        """Prepares a graph where none fits. Raises where there cannot be one, or none that could be compared."""
+        """Prepares a graph where none fits. Raises where there cannot be one, or it could not be compared."""
         if may_have_cudnn_dropout(self._backend.device_type):
             raise ValueError(DROPOUT)
         if entry.graph is not None:
@@ -201,10 +201,10 @@ class CompiledFunction:
             entry.let_go()
             entry.moves += 1
             if entry.moves > _MOST_MOVES:
-                raise ValueError("its weights are somewhere else again and again")
+                raise ValueError("its weights move again and again")
         device = call.leaves[call.tensors[0]].device
         if len(call.tensors) < sum(isinstance(leaf, torch.Tensor) for leaf in call.leaves):
-            raise ValueError("two of its arguments are one tensor")  # which they may not be the next time
+            raise ValueError("two of its arguments are one tensor")  # they may differ the next time
         if switches.has_other_ranks():
             raise ValueError("other ranks may be waiting for what it sends, which preparing would send more often")
         if not self._has_room(device):
@@ -212,14 +212,14 @@ class CompiledFunction:
         addresses = self._addresses_of(inputs)
         with torch.no_grad():
             graph = prepare(module, call, self._backend, _OPTIONS)
-        graph.forget_module()  # what the inputs are is looked at at each call
+        graph.forget_module()  # the inputs are checked at each call
         if not self._has_room(device):
             graph.close()
             raise ValueError("with its graph too little of the GPU's memory would be free")
         entry.graph, entry.addresses = graph, addresses
 
     def _compare(self, entry: _Entry, graph: PreparedGraph, module: _WithInputs, call: Call) -> Any:
-        """Runs a call both ways. What the run without the graph returns or raises counts."""
+        """Runs a call both ways. The caller gets what the run without the graph returns or raises."""
         def by_graph() -> Any:
             return graph(call, False)
 
@@ -235,9 +235,9 @@ class CompiledFunction:
         if done.failure is not None:
             self._end(entry, str(done.failure) or type(done.failure).__name__)
         elif done.difference is not None:
-            self._end(entry, f"a graph of it does not do the same: {done.difference}")
+            self._end(entry, f"its graph differs from a run without: {done.difference}")
         elif entry.compared >= _COMPARED and entry.graph_seconds > entry.compiled_seconds:
-            self._end(entry, f"it is as fast without: {entry.compiled_seconds * 1e6:.0f} us, by its graph "
+            self._end(entry, f"it is as fast without: {entry.compiled_seconds * 1e6:.0f} us, with its graph "
                              f"{entry.graph_seconds * 1e6:.0f} us")
         else:
             entry.is_trusted = entry.compared >= _COMPARED
@@ -248,7 +248,7 @@ class CompiledFunction:
         try:
             entry.let_go()
         except Exception:
-            pass  # the GPU has failed, which the program will be told by its own calls
+            pass  # the GPU has failed; the program's own calls will report that
         self._settings.inform(f"PyTorch: a function of torch.compile runs without a graph: {why}")
 
 

@@ -1,8 +1,8 @@
-"""Replaces the CUDA graphs that torch.compile makes itself (modes `reduce-overhead` and `max-autotune`), where PyTorch may take memory in
-stream order: inference gets graphs of ours (compiled_function.py), training runs without.
+"""Replaces the CUDA graphs that torch.compile makes itself (modes `reduce-overhead` and `max-autotune`), where PyTorch may
+allocate in stream order: inference gets graphs of ours (compiled_function.py), training runs without.
 
-PyTorch's own graphs need a feature of its native allocator (to restore the state of a pool), and would end the program with an error
-that it does not have without Nimble. What is compiled for training runs as in torch.compile's default mode.
+PyTorch's own graphs need a feature of its native allocator (to restore the state of a pool), and would fail with an error
+that the program does not have without Nimble. Functions compiled for training run as in torch.compile's default mode.
 
 nimble.auto.hook calls install() after PyTorch's import. PyTorch loads the module that makes these graphs when it first needs it; its
 functions are replaced then. Any thread."""
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAKER = "torch._inductor.cudagraph_trees"
 _FUNCTION, _MANAGER = "cudagraphify_impl", "get_manager"
 _IN_STREAM_ORDER = "cudaMallocAsync"
-_ROOM = 16  # one part in so many of the GPU's memory has to stay free; PyTorch's own graphs would take some, too
+_ROOM = 16  # 1/16 of the GPU's memory must stay free; PyTorch's own graphs would take some, too
 
 
 def install() -> None:
@@ -41,7 +41,7 @@ def install() -> None:
 
 
 class _Waiting:
-    """An import finder that waits for the module, and removes itself when it comes."""
+    """An import finder that waits for the module, and removes itself when it is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         if name != MAKER:
@@ -54,7 +54,7 @@ class _Waiting:
 
 
 class _Loading:
-    """The module's loader, and what is done after it."""
+    """The module's loader, with the replacement after it."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -84,7 +84,7 @@ def _look_at(module: ModuleType) -> None:
 
 
 class _NoGraphs:
-    """Stands for the manager of a device's graphs: a backward that is compiled without one tells it that it begins."""
+    """Replaces the manager of a device's graphs: a backward that is compiled without graphs tells it that it begins."""
 
     def __bool__(self) -> bool:
         return False
@@ -137,7 +137,7 @@ def _unless_in_stream_order(module: Any, original: "Callable[..., Any]") -> "Cal
 
 def _aligned(module: Any, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int],
              written: Set[int]) -> "Callable[..., Any]":
-    """The model with aligned inputs, as kernels may expect them. PyTorch's graphs copy their arguments for that."""
+    """The model, called with aligned inputs, as kernels may expect. PyTorch's graphs copy their arguments for that."""
     check = module.get_input_idxs_to_check(inputs, static)
     align: "Callable[..., Callable[..., Any]]" = module.align_inputs_from_check_idxs
     if "mutated_input_idxs" not in inspect.signature(align).parameters:
@@ -146,7 +146,7 @@ def _aligned(module: Any, model: "Callable[..., Any]", inputs: List[Any], static
 
 
 class _Ours:
-    """What replaces PyTorch's graphs."""
+    """Replaces PyTorch's graphs."""
 
     def __init__(self) -> None:
         self._functions: "weakref.WeakSet[CompiledFunction]" = weakref.WeakSet()
@@ -156,7 +156,7 @@ class _Ours:
 
     def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: "Optional[Set[int]]",
                  is_inference: bool) -> "Callable[..., Any]":
-        """What is called instead of the model. written: None where that is not known."""
+        """Returns what to call instead of the model. written: None where that is unknown."""
         if not is_inference:
             self._warn("those of training are left out")
             return model
@@ -187,11 +187,11 @@ class _Ours:
         if not self._has_warned:
             self._has_warned = True
             self._settings.warn(f"torch.compile's own CUDA graphs (reduce-overhead, max-autotune): {text}, since PyTorch cannot make "
-                                "them where memory comes in stream order, as Nimble has it. With PYTORCH_ALLOC_CONF=backend:native "
-                                "they are there, and Nimble sees less")
+                                "them where memory is allocated in stream order, as Nimble needs it. PYTORCH_ALLOC_CONF=backend:native "
+                                "restores them, and Nimble sees less")
 
     def _at_exit(self) -> None:
-        """Reports and frees graphs while all that they need is still there."""
+        """Reports and frees graphs while everything they need still exists."""
         if os.getpid() != self._process:
             return
         from nimble.compile.compiled_function import lines_of
@@ -202,4 +202,4 @@ class _Ours:
             for each in self._functions:
                 each.close()
         except Exception:
-            pass  # the GPU has failed, which the program has been told by its own calls
+            pass  # the GPU has failed; the program's own calls have reported that

@@ -1,4 +1,4 @@
-"""Keys for what torch.utils._pytree leaves out of arguments and outputs, and a module's code may read.
+"""Keys for what torch.utils._pytree leaves out of arguments and outputs, but a module's code may read.
 
 No state; any thread."""
 
@@ -24,7 +24,8 @@ _children: "Callable[[Any], List[Any]]" = (_pytree.TreeSpec.children if callable
 
 
 def key_of(call: Call) -> Hashable:
-    """A key that is equal where a call's arguments agree in what its signature leaves out. Raises NimbleError where that cannot be told."""
+    """A key that is equal where a call's arguments agree in what its signature leaves out. Raises NimbleError where that is
+    unknown."""
     tensors = [call.leaves[number] for number in call.tensors]
     if any(map(_attributes, tensors)):
         raise NimbleError("an argument is a tensor with attributes of the program's")

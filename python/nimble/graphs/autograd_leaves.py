@@ -1,9 +1,9 @@
-"""What gradients go to: stand-ins for parameters while graphs are made, and what autograd's graph says of itself.
+"""The leaves that gradients go to: stand-ins for parameters while graphs are made, and queries of autograd's graph.
 
 StandIns puts other tensors on the same memory in the places of a module's parameters, buffers and tensor attributes. So autograd
-meets leaves of our own: hooks of the parameters do not run while a backward is captured (they run when the gradients come, as ever),
-no accumulator of an earlier run makes it wait for that run's stream, and each leaf has a version of its own, so that what is saved of
-it stays valid when the parameters are written to.
+meets leaves of our own: hooks of the parameters do not run while a backward is captured (they run when the gradients arrive, as
+usual), no accumulator of an earlier run makes it wait for that run's stream, and each leaf has its own version, so that tensors
+saved from it stay valid when the parameters are written to.
 
 Not to be used by two threads at once: the module's own attributes change meanwhile, and another thread that runs it would give its
 gradients to the stand-ins."""
@@ -28,7 +28,7 @@ _standing: Set[int] = set()  # ids of all stand-ins that are in a module's place
 
 
 class StandIns:
-    """A stand-in for each parameter, buffer and tensor attribute of a module. `pairs`: each stand-in, and what it stands for."""
+    """A stand-in for each parameter, buffer and tensor attribute of a module. `pairs`: each stand-in, and its original."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -42,7 +42,7 @@ class StandIns:
                                   "stands in for it while its gradients are prepared: have it keep names there, or keep it elsewhere")
         plain = {id(t): (path, t) for _, _, t, path in attribute_tensors(module)}
         self._paths = {**{number: path for number, (path, _) in plain.items()}, **self._names}
-        # What may be compared by its class, or is looked for as a parameter, nothing can stand in for.
+        # Nothing can stand in for a tensor that may be compared by its class, or is looked up as a parameter.
         others = [*module.buffers(), *(t for number, (_, t) in plain.items() if number not in self._names and type(t) is torch.Tensor)]
         self.pairs: List[Tuple[torch.Tensor, torch.Tensor]] = [
             *((_stand_in(p, self._names[id(p)]), p) for p in module.parameters()),
@@ -71,8 +71,8 @@ class StandIns:
                     yield where, key, value, weakref.ref(others[id(value())])
 
     def set_apart(self, buffers: List[torch.Tensor]) -> None:
-        """Gives the stand-ins of these buffers memory of their own, which in_place() fills with the buffers' values. Does nothing where
-        another tensor of the module shares memory with one of them: it would not see what is written."""
+        """Gives the stand-ins of these buffers their own memory, which in_place() fills with the buffers' values. Does nothing
+        where another tensor of the module shares memory with one of them: it would miss the writes."""
         mine = {id(given): stand_in for stand_in, given in self.pairs}
         if not all(id(buffer) in self._names and id(buffer) in mine and not buffer.requires_grad
                    and self._users[storage_address(buffer)] == 1 for buffer in buffers):
@@ -83,7 +83,7 @@ class StandIns:
         self.apart = [(stand_in, given) for stand_in, given in self.pairs if id(given) in own]
 
     def put_together(self) -> None:
-        """Undoes set_apart(): the stand-ins are on the memory of the buffers again."""
+        """Undoes set_apart(): the stand-ins use the buffers' memory again."""
         if self.apart:
             self.pairs[:] = self._together
             self.apart = []
@@ -111,7 +111,7 @@ class StandIns:
             for where, key, given, stand_in in places:
                 if _get(where, key) is not stand_in and isinstance(given, torch.Tensor):
                     if id(given) not in self._names:
-                        continue  # what the module has put there stays, if it goes on doing so or not
+                        continue  # what the module has put there stays, whether or not it does so again
                     self._replaced.add(self._names[id(given)])
                 if isinstance(where, dict) or key < len(where):
                     where[key] = given
@@ -136,7 +136,7 @@ class StandIns:
 
 
 class CopiesAll:
-    """Copies each source to its target, with one kernel for each dtype where PyTorch can do that."""
+    """Copies each source to its target, with one kernel per dtype where PyTorch can do that."""
 
     def __init__(self, targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
         kinds: Dict[torch.dtype, Tuple[List[torch.Tensor], List[torch.Tensor]]] = {}
@@ -179,7 +179,7 @@ def _stand_in(parameter: torch.nn.Parameter, name: str) -> torch.Tensor:
 
 
 def _of_same_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A leaf on the same memory that wants gradients where the tensor does, so that outputs that depend on it show."""
+    """A leaf on the same memory that requires gradients where the tensor does, so that outputs that depend on it show."""
     found = tensor.data.requires_grad_(tensor.requires_grad)
     found.__dict__.update(tensor.__dict__)
     take_grad_dtype(tensor, found)
@@ -221,7 +221,7 @@ class AutogradGraph:
         return found
 
     def needs(self, tensors: Iterable[torch.Tensor]) -> List[bool]:
-        """For each tensor whether its memory is saved, as far as the nodes tell; else it may be."""
+        """For each tensor whether its memory is saved; True also where the nodes do not tell."""
         saved = self.saved()
         if saved is None:
             return [True for _ in tensors]
@@ -238,11 +238,12 @@ class AutogradGraph:
                 for value in vars(node).values() if isinstance(value, torch.Tensor)]
 
     def runs_once(self) -> bool:
-        """Whether the graph surely cannot run a second time unless it is retained: a node that all gradients pass has saved something."""
+        """Whether the graph surely cannot run a second time unless it is retained: a node that all gradients pass through has
+        saved something."""
         node = self.nodes[0] if self.nodes else None
         while node is not None:
             if isinstance(node, torch.autograd.function.BackwardCFunction):
-                return False  # which may do without it
+                return False  # it may run without
             if saved_by(node):
                 return True
             before = [each for each, _ in node.next_functions if each is not None]
@@ -250,19 +251,19 @@ class AutogradGraph:
         return False
 
     def run_once(self, known: "Dict[Any, bool]") -> "Set[Any]":
-        """The nodes that surely cannot run twice. known: what was found of nodes, also of other graphs."""
+        """The nodes that surely cannot run twice. known: earlier findings by node, also of other graphs."""
         for node in self.nodes:
             if node not in known:
                 known[node] = _needs_what_it_has_saved(node)
         return {node for node in self.nodes if known[node]}
 
     def why_unsure(self) -> Optional[str]:
-        """Why a replay may do something else than this graph's backward; None where it surely does the same."""
+        """Why a replay may behave differently from this graph's backward; None where it surely does not."""
         if any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in self.nodes):
             return "its backward runs Python code"
         saved = self.saved()
         if saved is None:
-            return "what its backward needs is not told"
+            return "what its backward needs is unknown"
         return None if saved else "its backward needs nothing of its forward"
 
 
@@ -273,7 +274,7 @@ def _range_of(tensor: torch.Tensor) -> Tuple[int, int]:
 
 
 def _needs_what_it_has_saved(node: Any) -> bool:
-    """Whether a node fails without what it has saved. Functions in Python may not, but for those that torch.compile makes."""
+    """Whether a node fails without what it has saved. Python functions may not, except those that torch.compile makes."""
     is_pythons = isinstance(node, torch.autograd.function.BackwardCFunction)
     made_by = str(getattr(getattr(type(node), "_forward_cls", None), "__module__", ""))
     return bool(saved_by(node)) and (not is_pythons or made_by.startswith("torch._functorch"))
@@ -317,7 +318,7 @@ def held_by(tensors: Iterable[torch.Tensor]) -> Optional[List[torch.Tensor]]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """While inside, backwards run on this thread, where libnimble.so sees what is launched, and not on autograd's own."""
+    """While inside, backwards run on this thread, where libnimble.so sees their launches, instead of on autograd's own."""
     switch = getattr(torch.autograd, "set_multithreading_enabled", None)
     with contextlib.nullcontext() if switch is None else switch(False):
         yield
@@ -325,8 +326,8 @@ def one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_autocast_cache() -> Iterator[None]:
-    """While inside, autocast's cache of cast weights is separate from the program's: a graph must not keep using what was cast before,
-    and what a capture casts was never computed."""
+    """While inside, autocast's cache of cast weights is separate from the program's: a graph must not keep using earlier casts,
+    and a capture's casts were never computed."""
     torch.clear_autocast_cache()
     try:
         yield
@@ -339,7 +340,7 @@ def gradients(outputs: List[torch.Tensor], towards: List[torch.Tensor], given: "
     """Gradients of the outputs that have one given. What autograd has saved stays valid."""
     used = [(output, grad) for output, grad in zip(outputs, given) if grad is not None]
     with contextlib.ExitStack() as stack:
-        for kind in ("cuda", "cpu"):  # a backward runs in what the forward chose
+        for kind in ("cuda", "cpu"):  # a backward runs with the forward's settings
             if _autocast_is_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
         return list(torch.autograd.grad([output for output, _ in used], towards, [grad for _, grad in used], retain_graph=True,

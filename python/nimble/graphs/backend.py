@@ -1,7 +1,7 @@
-"""The interfaces between preparing and the GPU: what is captured, and the graphs that result. capture.py implements them for CUDA; tests
-have a fake.
+"""The interfaces between preparing and the GPU: the work to capture, and the resulting graphs. capture.py implements them for
+CUDA; tests have a fake.
 
-Graphs are used by one thread at a time; their owners see to that."""
+One thread at a time uses a graph; its owner ensures that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from nimble import shim
 
-EAGER_RUNS = 2  # that are learned from
+EAGER_RUNS = 2  # to learn from
 
 
 class Captured(Protocol):
@@ -27,25 +27,25 @@ class Captured(Protocol):
         """Launches the graph on the current stream."""
 
     def launch(self, ahead: "MemoryWatch") -> bool:
-        """follow() and replay() in as little time as possible, for a graph that draws no random numbers. Returns False, and does nothing,
-        where the memory of `ahead` is gone, or the current stream captures or is another one than before."""
+        """follow() and replay() in as little time as possible, for a graph that draws no random numbers. Returns False, and does
+        nothing, where the memory of `ahead` is gone, or the current stream captures or differs from the last one."""
 
     def on_its_stream(self) -> ContextManager[None]:
         """While inside, work goes to the stream that the graph was captured on: after all earlier work of the current stream, and before
         all later work there."""
 
     def status(self) -> Optional[shim.GraphStatus]:
-        """What libnimble.so knows of the graph."""
+        """libnimble.so's status of the graph."""
 
     def wait(self) -> None:
         """Blocks until the GPU has finished with the graph."""
 
     def close(self) -> None:
-        """Waits until the GPU has finished with the graph. It is not replayed after that, and its memory may be freed."""
+        """Waits until the GPU has finished with the graph. The graph is not replayed after that, and its memory may be freed."""
 
 
 class MemoryWatch(Protocol):
-    """Tells by bool(), at any time, whether the device still has some memory."""
+    """bool() says, at any time, whether some memory still exists on the device."""
 
     def __bool__(self) -> bool: ...
 
@@ -54,22 +54,22 @@ class MemoryWatch(Protocol):
         """The address for shim.launcher()."""
 
     def close(self) -> None:
-        """Not asked any more."""
+        """Ends the watch; it is not queried after that."""
 
 
 class Work(Protocol):
-    """A function to capture. It does the same each time, but for what it writes to."""
+    """A function to capture. It behaves the same each time, except for the values that it writes over."""
 
     def run(self) -> Any: ...
 
     def reset(self) -> None:
-        """Called after each run and replay: puts back what it has written to, so that each run starts from the same state."""
+        """Called after each run and replay: restores what it has written to, so that each run starts from the same state."""
 
     def before_capture(self) -> None:
         """Called after at least two runs, before the capture."""
 
     def data(self) -> List[torch.Tensor]:
-        """Its own input memory, which may hold other values in runs that are learned from. Asked after the first run."""
+        """Its own input memory, which may hold other values in runs that Nimble learns from. Called after the first run."""
 
 
 class TrainingWork(Protocol):
@@ -89,22 +89,22 @@ class TrainingWork(Protocol):
     def data(self) -> List[torch.Tensor]: ...
 
 
-# Ends the first part and begins the second. It is given all tensors that the first has made and that are still referred to, so that
+# Ends the first part and begins the second. Called with all tensors that the first has made and that are still referenced, so that
 # none is freed while the second is captured: PyTorch ends the process where one was used on a stream that is not captured then.
 Split = Callable[[List[torch.Tensor]], None]
 
 
 class RecordedWork(Protocol):
-    """A function to capture that must not run for nothing, as a step."""
+    """A function to capture that must not run an extra time, such as a step."""
 
     def run(self, part: "Optional[Split]") -> Any:
-        """Calls `part` where a second part begins, if there is such a place; None: there is to be one part."""
+        """Calls `part` where a second part begins, if there is such a place; None: one part only."""
 
     def may_write(self) -> List[torch.Tensor]:
-        """What a first part may write to, besides memory of its own."""
+        """The memory that a first part may write to, besides its own."""
 
     def put_back(self) -> None:
-        """Undoes what a capture has changed on the host, before the next one."""
+        """Undoes a capture's changes on the host, before the next one."""
 
     def tensors(self) -> List[torch.Tensor]:
         """The tensors that it may write to, for a backend that has to run it."""
@@ -117,13 +117,14 @@ class Backend(Protocol):
     draws_on_host: bool  # the device's random numbers are the host's
 
     def check(self) -> None:
-        """Raises NotLoadedError where nothing can be prepared in this process."""
+        """Raises NotLoadedError where this process can prepare nothing."""
 
     def is_capturing(self) -> bool:
         """Whether the current stream captures."""
 
     def wait(self, device: torch.device) -> None:
-        """Blocks until the device is idle. Does nothing while anything is captured in this process: that could end the capture."""
+        """Blocks until the device is idle. Does nothing while anything is captured in this process: that could invalidate the
+        capture."""
 
     def random_state(self, device: torch.device) -> Any: ...
 
@@ -134,7 +135,7 @@ class Backend(Protocol):
 
     def capture(self, work: Work, device: torch.device, multi_stream: bool, relaxed: bool,
                 same_stream_as: Optional[Captured] = None) -> Captured:
-        """Runs the work, then captures it, on the stream of another captured function where one is given. Errors of the runs pass
+        """Runs the work, then captures it, on the stream of another captured function if one is given. Errors of the runs pass
         through; raises CaptureError where the work cannot be captured."""
 
     def capture_training(self, work: TrainingWork, device: torch.device, multi_stream: bool,
@@ -142,15 +143,15 @@ class Backend(Protocol):
         """capture() of a forward and its backward. The backward's outputs are the gradients."""
 
     def capture_copies(self, copies: Callable[[], None], device: torch.device, relaxed: bool, same_stream_as: Captured) -> Captured:
-        """Captures copies between tensors that stay where they are. One launch takes a tenth of the host's time for a hundred copies
-        (10 us instead of 100, on an H100's host; more where the host's caches are full of other things)."""
+        """Captures copies between tensors that do not move. One launch takes a tenth of the host's time for a hundred copies (10 us
+        instead of 100, on an H100's host; more where the host's caches are full of other things)."""
 
     def stream(self, device: torch.device) -> Any:
         """A new stream for run() and record()."""
 
     def run(self, function: Callable[[], Any], stream: Any, learns: bool, rehearses: bool) -> Tuple[Any, shim.Rehearsed]:
-        """Runs the function once on the stream. learns: libnimble.so learns from it. Returns its result, and, where it rehearses, what a
-        capture would have seen."""
+        """Runs the function once on the stream. learns: libnimble.so learns from it. Returns its result, and what a capture would
+        have seen if it rehearses."""
 
     def rehearse_part(self) -> None:
         """Within a function that run() rehearses: a second capture would begin here (Rehearsed.after_split)."""
@@ -159,11 +160,11 @@ class Backend(Protocol):
         """Tells the allocator that these tensors, which run() has made, are used on the current stream."""
 
     def let_go(self, function: Callable[[], None]) -> None:
-        """Calls a function that may drop tensors of a capture. What it raises passes through."""
+        """Calls a function that may drop tensors of a capture. Its errors pass through."""
 
     def is_idle(self, device: torch.device) -> bool:
         """Whether the current stream has no work left."""
 
     def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, is_split: bool) -> List[Captured]:
-        """Captures the work without running it. is_split: as two graphs, where the work has a place to split, and the first is known to
-        write only to what it may. Raises CaptureError where the work cannot be captured."""
+        """Captures the work without running it. is_split: as two graphs, where the work has a place to split, and the first
+        provably writes only to allowed memory. Raises CaptureError where the work cannot be captured."""

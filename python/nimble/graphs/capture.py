@@ -1,12 +1,12 @@
 """Captures work as CUDA graphs: streams, captures and their failures. CudaCapture is a nimble.graphs.backend.Backend.
 
-Work is captured twice: once to learn from, in memory that is never used twice, and once more in memory that libnimble.so has placed
-by what it has learned. The graph is then replayed until the library has decided which of its two executables is faster. A backward
-is captured from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write. A step
-may be captured as two graphs, the second after the first (steps/split_step.py).
+Work is captured twice: once to learn from, in memory that is never reused, and again in memory that libnimble.so has placed by what
+it learned. The graph is then replayed until the library has decided which of its two executables is faster. A backward is captured
+from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write. A step may be
+captured as two graphs, the second after the first (steps/split_step.py).
 
-CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its allocator in
-stream order."""
+CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its stream-ordered
+allocator."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class CudaCapture:
         with self._on_a_stream(device, same_stream_as) as stream:
             with _seeds_of_its_own(device):
                 (captured,) = self._graphs_of(lambda _: copies(), stream, "relaxed" if relaxed else "global", False)
-            captured.keep()  # there is nothing to put in another order
+            captured.keep()  # there is nothing to reorder
             _settle()
             return captured
 
@@ -125,7 +125,7 @@ class CudaCapture:
     def record(self, work: RecordedWork, stream: Any, multi_stream: bool, relaxed: bool, is_split: bool) -> "List[Captured]":
         with self._on_the_stream(stream):
             with _seeds_of_its_own(stream.device):
-                # With PyTorch's own allocator one cannot tell what belongs to which part.
+                # PyTorch's own allocator does not tell which part an allocation belongs to.
                 if is_split and torch.cuda.get_allocator_backend() != "native":
                     graphs = (self._captured_split(work, stream, multi_stream, relaxed)
                               or self._captured_apart(work, stream, multi_stream, relaxed, False))
@@ -164,14 +164,14 @@ class CudaCapture:
                     torch.cuda.synchronize()
 
     def _captured_split(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool) -> List[CudaGraph]:
-        """Two graphs, or one; none where the work has to be captured in one part after all."""
+        """Two graphs, or one; none where the work must be captured in one part after all."""
         graphs: List[CudaGraph] = []
         try:
             graphs = self._captured_apart(work, stream, multi_stream, relaxed, True)
         except GoesPastError:
-            raise  # what was not captured has run, and would run once more
+            raise  # work that was not captured has run, and would run again
         except CaptureError:
-            pass  # its parts may be the reason
+            pass  # splitting it may be the reason
         if len(graphs) == 1 or graphs and graphs[0].writes_only(work.may_write()):
             return graphs
         for graph in graphs:
@@ -181,7 +181,8 @@ class CudaCapture:
 
     def _captured_apart(self, work: RecordedWork, stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
                         is_split: bool) -> List[CudaGraph]:
-        """_captured() with cuBLAS workspaces of each capture's own: all captures allocate the same, and share none with other work."""
+        """_captured() with separate cuBLAS workspaces for each capture: all captures allocate the same, and share none with other
+        work."""
         def between() -> None:
             _forget_workspaces()
             quietly(work.put_back)
@@ -194,8 +195,8 @@ class CudaCapture:
 
     def _captured(self, function: "Callable[[Optional[Split]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
                   between: Callable[[], None] = lambda: None, is_split: bool = False) -> List[CudaGraph]:
-        """Captures twice, also where the graph is to have one stream: planned memory takes less room in the caches than memory that is
-        reused by size. is_split: the function is given what to call where a second graph begins."""
+        """Captures twice, even where the graph is to have one stream: planned memory takes less room in the caches than memory
+        reused by size. is_split: the function gets a callback that begins a second graph."""
         errors = "relaxed" if relaxed else "global"
         with shim.learning():
             first = self._graphs_of(function, stream, errors, is_split)
@@ -215,7 +216,7 @@ class CudaCapture:
         with torch.cuda.stream(graphs[0].stream):
             for number in range(DECISION_REPLAYS):
                 if number == BOTH_LAUNCHED:
-                    _settle()  # most times are taken as launches will be from here on
+                    _settle()  # so that most timings reflect later launches
                 for graph in graphs:
                     graph.follow()
                     graph.replay()
@@ -262,7 +263,7 @@ class CudaCapture:
             let_go(alive)
         add(outputs)
         if strays > 0:
-            _wait_for_all()  # before what such work writes to is put back
+            _wait_for_all()  # before the memory that such work writes is restored
             outputs = None
             for graph in made:
                 graph.end()
@@ -270,19 +271,18 @@ class CudaCapture:
         return made
 
 
-# Held while capturing. The thread that holds it may take it again: a module may hold another Nimble, which is prepared in its first
-# run.
+# Held while capturing. Reentrant: a module may hold another Nimble, which is prepared in its first run.
 _captures = threading.RLock()
 
 
 def _forget_workspaces() -> None:
-    """Makes PyTorch allocate cuBLAS workspaces anew: within a capture, memory of that capture alone."""
+    """Makes PyTorch reallocate cuBLAS workspaces: within a capture, memory of that capture alone."""
     quietly(getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None))
 
 
 @contextlib.contextmanager
 def _learning() -> Iterator[None]:
-    """shim.learning() for runs. Only new memory shows what is stored there, so PyTorch's own allocator has to release what it keeps."""
+    """shim.learning() for runs. Stores show only in new memory, so PyTorch's own allocator must release what it caches."""
     if torch.cuda.get_allocator_backend() == "native":
         torch.cuda.empty_cache()
     with shim.learning():
@@ -297,20 +297,20 @@ def _wait_for_all() -> None:
 
 
 def _settle() -> None:
-    """Called once all is captured, which uses new streams. Does nothing where there are other ranks: a new context might wait for
-    what they are waiting for."""
+    """Called once all is captured, since captures use new streams. Does nothing where there are other ranks: a new context might
+    deadlock with them."""
     if not switches.has_other_ranks():
         shim.settle()
 
 
 @contextlib.contextmanager
 def _seeds_of_its_own(device: torch.device) -> Iterator[None]:
-    """Captures with seeds that no other graph has, so that a wrong use of random numbers raises.
+    """Captures with a unique seed for each graph, so that a wrong use of random numbers raises.
 
     While it captures, PyTorch accepts the seed that is already set, which no replay would set again, and with it an offset that counts
     from the beginning of the graph. The offset may come from another graph: a checkpoint reads it in the forward and draws the same
-    numbers in the backward. With a seed for each graph, state of the same graph can be put back, and all else raises, except where code
-    sets the seed that it has just read."""
+    numbers in the backward. With a seed for each graph, the graph's own state can be restored, and all else raises, except where
+    code sets the seed that it has just read."""
     generator = torch.cuda.default_generators[device.index]
     state = generator.get_state()
     try:
@@ -344,7 +344,7 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
     try:
         end(stream.device.index, pool)
     except RuntimeError:
-        pass  # it has been told
+        pass  # already reported
     try:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(stream.device), torch.cuda.stream(stream):
@@ -357,8 +357,8 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
 
 
 def first_reason(error: BaseException) -> str:
-    """What went wrong first, in a line: ending a failed capture raises again, about the ending. CUDA's errors go on with advice that
-    does not apply to a capture of ours."""
+    """What went wrong first, in a line: ending a failed capture raises again, about the ending. CUDA's errors add advice that does
+    not apply to a capture of ours."""
     while error.__context__ is not None:
         error = error.__context__
     words = str(error).strip()
@@ -366,5 +366,5 @@ def first_reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {words.splitlines()[0]}{hint}" if words else type(error).__name__
 
 
-_OF_GENERATORS = (" (It sets the seed of the GPU's random numbers, or puts them back to what they were in another graph. Where "
+_OF_GENERATORS = (" (It sets the seed of the GPU's random numbers, or restores their state from another graph. Where "
                   "torch.utils.checkpoint does: give it preserve_rng_state=False, if nothing inside draws any.)")

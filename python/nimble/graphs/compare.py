@@ -1,7 +1,7 @@
-"""Runs one call both ways, by its graph and eagerly, and says what differs.
+"""Runs one call both by its graph and eagerly, and says what differs.
 
 The eager run counts: it comes last, with buffers, arguments and random numbers as they were before the graph's run, and its result
-is the program's. For one thread at a time; the caller sees to that."""
+is the program's. For one thread at a time; the caller ensures that."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from nimble.objects.memory import once, overlaps, repeats_of, storage_address, u
 
 
 class GradientComparison(Protocol):
-    """What one call's gradients were, by the graph and eagerly. `difference`: None where they were the same; `repeats`: whether another
-    eager run has the same as the first. The times are seconds until the device was through."""
+    """One call's gradients, by the graph and eagerly. `difference`: None where they were the same; `repeats`: whether a second
+    eager run has the same. The times are seconds until the device was done."""
 
     difference: Optional[str]
     repeats: bool
@@ -31,7 +31,7 @@ class GradientComparison(Protocol):
     eager_seconds: float
 
 
-# Runs a call's gradients both ways. It is given what undoes a run's writes, and a clock that waits for the device.
+# Computes a call's gradients both ways, given a function that undoes a run's writes, and a clock that waits for the device.
 CompareGradients = Callable[[Callable[[], None], Callable[[], float]], GradientComparison]
 
 
@@ -51,7 +51,7 @@ def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def differing_output(graphs: Any, eagers: Any) -> Optional[str]:
-    """What differs in the outputs, as a phrase for a message; None where nothing does."""
+    """The difference between the outputs, as a phrase for a message; None where there is none."""
     ours, structure = _pytree.tree_flatten(graphs)
     theirs, other_structure = _pytree.tree_flatten(eagers)
     if structure != other_structure or len(ours) != len(theirs):
@@ -90,9 +90,9 @@ def _described(tensor: torch.Tensor) -> str:
 
 
 def shared_output(outputs: Any, call: Call, module: torch.nn.Module, others: Sequence[torch.Tensor] = ()) -> Optional[str]:
-    """Why copies cannot stand for an eager run's outputs: a program that writes to one of them would also write to something else.
-    An output that is an argument or a parameter itself is the same in a graph's results. others: tensors that the module finds
-    elsewhere."""
+    """Why copies cannot replace an eager run's outputs: a program that writes to one of them would also write to something
+    else. An output that is itself an argument or a parameter is the same in a graph's results. others: tensors that the module
+    finds elsewhere."""
     kept = [call.leaves[number] for number in call.tensors] + [*module.parameters(), *module.buffers()]
     itself = {id(t) for t in kept}
     more = [t for t in (*others, *[t for _, _, t, _ in attribute_tensors(module)]) if t.layout is torch.strided]
@@ -111,7 +111,7 @@ def shared_output(outputs: Any, call: Call, module: torch.nn.Module, others: Seq
 
 
 def _containers(tree: Any) -> "Set[int]":
-    """Ids of all that a program could put something into: lists, dictionaries, and what else torch.utils._pytree takes apart."""
+    """Ids of all mutable containers: lists, dictionaries, and whatever else torch.utils._pytree flattens."""
     found: Set[int] = set()
     node = _pytree.SUPPORTED_NODES.get(type(tree))
     if node is not None:
@@ -138,13 +138,14 @@ def _put_back(module: torch.nn.Module, call: Call) -> List[torch.Tensor]:
 
 
 class _State:
-    """What a run may write to: the module's buffers, its tensors in plain attributes, the call's arguments, random numbers."""
+    """The state that a run may write: the module's buffers, its tensors in plain attributes, the call's arguments, random
+    numbers."""
 
     def __init__(self, module: torch.nn.Module, call: Call, device: torch.device, backend: Backend) -> None:
         self._device, self._backend = device, backend
         self._tensors = [t for t in unique(_put_back(module, call)) if t.layout is torch.strided]
         if any(overlaps(once(t, repeats_of(t))) for t in self._tensors):
-            raise NimbleError("elements of an argument, a buffer or an attribute overlap, which cannot be put back")
+            raise NimbleError("elements of an argument, a buffer or an attribute overlap, and cannot be restored")
         with torch.no_grad():
             self._values = [t.detach().clone() for t in self._tensors]
         self._random = self._random_now()
@@ -165,7 +166,7 @@ class _State:
         with torch.no_grad():
             for number, _ in written:
                 tensor = self._tensors[number]
-                # What autograd has saved of it has not changed in the end.
+                # For autograd what it has saved of this is unchanged in the end.
                 each = tensor if tensor.is_inference() else tensor.data
                 repeats = repeats_of(each)
                 once(each, repeats).copy_(once(self._values[number], repeats))
@@ -173,7 +174,7 @@ class _State:
         torch.set_rng_state(self._random[1])
 
     def differing_write(self, written: "List[Tuple[int, torch.Tensor]]") -> bool:
-        """Whether the tensors differ from what a run with these writes has left."""
+        """Whether the tensors differ from those that a run with these writes left."""
         by_number = dict(written)
         return any(not same_bytes(t, by_number.get(number, self._values[number])) for number, t in enumerate(self._tensors))
 
@@ -184,7 +185,7 @@ def _same_random(one: "Tuple[Any, torch.Tensor]", other: "Tuple[Any, torch.Tenso
 
 
 class CallEffects:
-    """Whether a run has done anything that a _State would put back. Made before the run, asked after it."""
+    """Whether a run has done anything that a _State would restore. Made before the run, queried after it."""
 
     def __init__(self, module: torch.nn.Module, call: Call, backend: Backend) -> None:
         self._backend = backend
@@ -200,9 +201,9 @@ class CallEffects:
 
 
 class Comparison:
-    """result: what the eager run returned. difference: None where both did the same. has_effects: the graph wrote to buffers or
-    arguments, or drew random numbers, so that it cannot simply run again. The times are seconds until the GPU was done. Where our own
-    part failed, `failure` says why, and the rest is unknown."""
+    """result: what the eager run returned. difference: None where both behaved the same. has_effects: the graph wrote to
+    buffers or arguments, or drew random numbers, so that it cannot simply run again. The times are seconds until the GPU was
+    done. Where Nimble itself failed, `failure` says why, and the rest is unknown."""
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -215,8 +216,8 @@ class Comparison:
 def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torch.nn.Module, call: Call, device: torch.device,
             backend: Backend, clock: "Callable[[], float]", gradients: "Optional[CompareGradients]" = None,
             others: Sequence[torch.Tensor] = ()) -> Comparison:
-    """Runs both. Only what the eager run raises passes through. gradients: compares the gradients of a call that trains, and gives the
-    times. others: tensors that the module finds elsewhere."""
+    """Runs both. Only the eager run's errors pass through. gradients: compares the gradients of a call that trains, and gives
+    the times. others: tensors that the module finds elsewhere."""
 
     def finished() -> float:
         if device.type == "cuda":
@@ -230,7 +231,7 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
     key: Hashable = None
     try:
         key = key_of(call)
-        backend.wait(device)  # streams that wait for nothing may still work with what is put back
+        backend.wait(device)  # unordered streams may still use the memory being restored
         state = _State(module, call, device, backend)
         began = finished()
         ours = graph()
@@ -242,7 +243,7 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
         done.failure = error
     if state is not None:
         try:
-            # Also where the graph's run has failed: it may have written.
+            # Even if the graph's run has failed: it may have written.
             state.restore(written if done.failure is None else state.writes_since()[0])
             if gradients is not None and done.failure is None:
                 _compare_gradients(done, gradients, state, finished)
@@ -264,12 +265,12 @@ def compare(graph: "Callable[[], Any]", eager: "Callable[[], Any]", module: torc
 
 def _differing_effect(state: _State, written: "List[Tuple[int, torch.Tensor]]", random: "Tuple[Any, torch.Tensor]",
                       is_untouched: bool) -> Optional[str]:
-    """What the eager run has done otherwise than the graph, which has written so and left such random numbers."""
+    """How the eager run's effects differ from the graph's, given the graph's writes and random numbers."""
     if not is_untouched:
         return "it puts something else into its arguments"
     if state.differing_write(written):
         return "it writes other values to its buffers or arguments"
-    return None if _same_random(random, state.random_now()) else "it draws another number of random numbers"
+    return None if _same_random(random, state.random_now()) else "it draws a different number of random numbers"
 
 
 def _compare_gradients(done: Comparison, gradients: CompareGradients, state: _State, finished: "Callable[[], float]") -> None:

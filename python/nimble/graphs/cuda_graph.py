@@ -1,8 +1,7 @@
 """A captured function on the GPU. Its memory is freed quietly: PyTorch would warn of each tensor of a capture that is freed outside of
 one.
 
-One thread at a time uses a CudaGraph; its owner sees to that.
-"""
+One thread at a time uses a CudaGraph; its owner ensures that. """
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from nimble import shim
 from nimble.graphs.backend import MemoryWatch
 from nimble.objects.memory import storage_bytes
 
-raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # not without CUDA
+raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # absent without CUDA
 _GRANULE = 512  # bytes: no two allocations of the driver's pools lie in one
 
 
@@ -45,7 +44,7 @@ class CudaGraph:
         return self._kept[0]
 
     def follow(self) -> None:
-        # replay() takes the current stream of the graph's device, whichever device is current. Its handle is faster to get.
+        # replay() uses the current stream of the graph's device, whichever device is current. Its raw handle is faster to get.
         handle = raw_stream(self._index)
         if handle == self._last_handle:
             return
@@ -79,7 +78,7 @@ class CudaGraph:
         self.wait()
 
     def end(self) -> None:
-        """Frees the graph: it is not replayed any more, and its outputs are not used."""
+        """Frees the graph: it is no longer replayed, and its outputs are no longer used."""
         self._graph.reset()
         self._at_end()
 
@@ -103,7 +102,7 @@ _alive: "weakref.WeakSet[CudaGraph]" = weakref.WeakSet()
 
 @atexit.register
 def _keep_for_good() -> None:
-    """Keeps what is still captured when the interpreter ends until the process ends: nothing would free it quietly any more
+    """Keeps captured memory that is alive at the interpreter's exit until the process ends: nothing could free it quietly then
     (let_go())."""
     for graph in list(_alive):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph._kept))
@@ -113,15 +112,15 @@ def let_go(kept: List[Any]) -> None:
     """Drops tensors of a capture without warnings.
 
     PyTorch's allocator in stream order warns on stderr of each such tensor that is freed while nothing is captured, and a backward needs
-    hundreds of them. Within a function of PyTorch's that calls Python, its warnings become Python's, which can be suppressed; and
-    Tensor.apply_ calls any function. (To drop them during a capture is no way: where autograd has used one on another stream, PyTorch
-    ends the process.)"""
+    hundreds of them. Within a PyTorch function that calls Python, its warnings become Python's, which can be suppressed; and
+    Tensor.apply_ calls any function. (They cannot be dropped during a capture: where autograd has used one on another stream,
+    PyTorch ends the process.)"""
 
     quietly(kept.clear)
 
 
 def quietly(function: "Callable[[], Any]") -> None:
-    """Calls a function within one of PyTorch's, if that is possible: see let_go(). What it raises passes through."""
+    """Calls a function within one of PyTorch's, if possible: see let_go(). Its errors pass through."""
     errors: List[BaseException] = []
     done = False
 
@@ -139,7 +138,7 @@ def quietly(function: "Callable[[], Any]") -> None:
         try:
             torch.zeros(1, device="cpu").apply_(call)
         except Exception:
-            pass  # as under a torch function mode of the program's
+            pass  # for example under the program's torch function mode
     if not done:
         function()
     if errors:

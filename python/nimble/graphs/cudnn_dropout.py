@@ -1,7 +1,7 @@
 """Whether cuDNN may keep a random state of its own, because a recurrent module with dropout between its layers is alive.
 
-That state cannot be read or put back, and PyTorch starts it anew once the seed or the state of the device's random numbers is set,
-which preparing and comparing do. So nothing is prepared unasked meanwhile. No state; any thread."""
+That state cannot be read or restored, and PyTorch resets it once the seed or the state of the device's random numbers is
+set, which preparing and comparing do. So nothing is prepared automatically meanwhile. No state; any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RECURRENT = frozenset(kind.__name__ for kind in (torch.nn.RNN, torch.nn.LSTM, t
 def may_have_cudnn_dropout(device_type: str) -> bool:
     """Whether there may be such a module on a device of this type, anywhere in the process."""
     if gc.get_freeze_count() > FROZEN:
-        return True  # the collector does not list what the program has frozen
+        return True  # the collector does not list objects that the program has frozen
     try:
         return any(_has_dropout(each, device_type) for each in gc.get_objects() if issubclass(type(each), torch.nn.Module))
     except Exception:  # another thread is making one
@@ -28,10 +28,10 @@ def may_have_cudnn_dropout(device_type: str) -> bool:
 
 
 def _has_dropout(module: Any, device_type: str) -> bool:
-    """TorchScript has the name of the class that a module was made from."""
+    """TorchScript keeps the name of a module's original class."""
     if isinstance(module, torch.jit.ScriptModule):
         is_recurrent = getattr(module, "original_name", "") in _RECURRENT
     else:
-        is_recurrent = isinstance(module, torch.nn.RNNBase) and "dropout" in vars(module)  # else it is half made
+        is_recurrent = isinstance(module, torch.nn.RNNBase) and "dropout" in vars(module)  # else it is partly constructed
     return bool(is_recurrent and module.dropout > 0 and module.num_layers > 1
                 and any(p.device.type == device_type for p in module.parameters()))

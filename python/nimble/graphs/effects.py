@@ -1,4 +1,4 @@
-"""What a part of a run does to tensors that others can see, as far as versions and values tell. Belongs to one thread."""
+"""A run's effects on tensors that others can see, as far as versions and values tell. Belongs to one thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nimble.objects.memory import unique, version_of
 
 
 class VersionRises:
-    """Which versions a run raises: autograd then reports that what it has saved was written to, and replays have to raise them as well.
-    Made before the run, of tensors, each with what stands for it in the run."""
+    """Which versions a run raises: autograd then reports that a saved tensor was written to, and replays must raise
+    them as well. Made before the run, from tensors, each with its stand-in in the run."""
 
     def __init__(self, pairs: Iterable[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         self._before = [(mine, given, version_of(mine)) for mine, given in pairs]
@@ -30,5 +30,5 @@ class Effects:
             self._before = [(t, version_of(t), t.detach().clone()) for t in unique(tensors)]
 
     def written(self) -> List[torch.Tensor]:
-        """The tensors that were written to since, also with the same values, where a version tells."""
+        """The tensors written to since, even with the same values where a version tells."""
         return [t for t, version, value in self._before if version_of(t) != version or not is_same(t, value)]

@@ -33,11 +33,11 @@ class Options:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What is known of a prepared graph. `state`: kept, trying, own or rewritten, as in nimble_graph_state; `unknown` where
-    libnimble.so does not know the graph; `eager` where there is none, and `why` says why calls run eagerly. Times in microseconds are
-    medians of a launch. `static_bytes`: of inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`: whether
-    the graph, or a step's first part, is launched before its guard is asked; else a call on an idle GPU waits for the guard. None
-    where there is no guard, as for a backward, or no graph."""
+    """The report of a prepared graph. `state`: kept, trying, own or rewritten, as in nimble_graph_state; `unknown` where libnimble.so
+    does not have the graph; `eager` where there is none, and `why` says why calls run eagerly. Times in microseconds are medians of a
+    launch. `static_bytes`: of inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`: whether the graph, or a
+    step's first part, is launched before its guard is checked; else a call on an idle GPU waits for the guard. None where there is no
+    guard, as for a backward, or no graph."""
 
     signature: str
     state: str
@@ -59,7 +59,7 @@ def eager_report(kind: str, signature: str, why: str) -> GraphReport:
 
 def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any],
            runs_ahead: Optional[bool] = None) -> GraphReport:
-    """The report of a graph. `tensors`: its static memory; values that are no tensors do not count."""
+    """The report of a graph. `tensors`: its static memory; values other than tensors do not count."""
     memory = {storage_address(t): storage_bytes(t) for t in tensors if isinstance(t, torch.Tensor)}
     if status is None:
         return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind, runs_ahead)
@@ -68,10 +68,10 @@ def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: fl
 
 
 class Input:
-    """The graph's own memory for a tensor argument, with the argument's strides. `tensor` is what the graph's function is given.
+    """The graph's own memory for a tensor argument, with the argument's strides. The graph's function receives `tensor`.
 
-    It wants gradients where the argument does, and is a parameter where the argument is. trains: it has a version of its own, which
-    copying an argument in does not raise: what autograd has saved of it stays valid as long as the memory does."""
+    `tensor` requires gradients where the argument does, and is a parameter where the argument is. trains: it has its own version,
+    which copying an argument in does not raise: tensors that autograd saved from it stay valid as long as the memory does."""
 
     def __init__(self, number: int, like: torch.Tensor, trains: bool = False) -> None:
         self.number = number
@@ -92,8 +92,8 @@ class Input:
 
 
 class InputCopier:
-    """Copies a call's arguments into a graph's inputs. Arguments that lie in that memory themselves, as inputs in each other's places,
-    are read before any is written."""
+    """Copies a call's arguments into a graph's inputs. Arguments that lie in that memory themselves, such as swapped inputs, are read
+    before any is written."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._places = [(each, each.number, each.tensor) for each in inputs]
@@ -121,10 +121,10 @@ class InputCopier:
 
 
 class Results:
-    """What calls return: the structure of the graph's outputs, with the caller's arguments, values that never change (`kept`), and
-    something in the place of each tensor that every run makes (`made`, each once).
+    """A call's return value: the structure of the graph's outputs, with the caller's arguments, values that never change (`kept`),
+    and a replacement for each tensor that every run makes (`made`, each once).
 
-    own: tensors that never change, each with what is returned for it."""
+    own: tensors that never change, each with the value returned for it."""
 
     def __init__(self, outputs: Any, inputs: List[Input], own: "Iterable[Tuple[torch.Tensor, torch.Tensor]]") -> None:
         leaves, self._structure = flattened(outputs)
@@ -148,20 +148,20 @@ class Results:
                 self._plan.append((None, places[id(leaf)], None))
 
     def copied(self) -> List[torch.Tensor]:
-        """Copies of `made` with the values of now."""
+        """Copies of `made` with their current values."""
         if self._copies is None:
             self._copies = OutputCopies(self.made)
         return self._copies()
 
     def returned(self, made: "List[torch.Tensor]", arguments: Sequence[Any]) -> Any:
-        """The result of a call, with these in the place of `made`."""
+        """The result of a call, with these in place of `made`."""
         leaves = [kept if argument is None and place is None else made[place] if place is not None else arguments[argument or 0]
                   for argument, place, kept in self._plan]
         return _pytree.tree_unflatten(leaves, self._structure)
 
 
 def with_inputs(call: Call, inputs: List[Input]) -> List[Any]:
-    """The call's leaves, with the graph's inputs in the place of its tensors."""
+    """The call's leaves, with the graph's inputs in place of its tensors."""
     own = {id(call.leaves[i.number]): i.tensor for i in inputs}
     return [own.get(id(leaf), leaf) for leaf in call.leaves]
 
@@ -173,7 +173,7 @@ def check_apart(call: Call, inputs: List[Input], written: List[Input], own: "Abs
     storages = [storage_address(call.leaves[i.number]) for i in inputs]
     for each in written:
         where = storage_address(call.leaves[each.number])
-        if where and (storages.count(where) > 1 or where in own):  # what has no elements has no memory to share
+        if where and (storages.count(where) > 1 or where in own):  # empty tensors have no memory to share
             raise NimbleError(f"the module writes to {call.place(each.number)}, which shares memory with "
                               f"{'a tensor of the module' if where in own else 'another argument'}: pass a copy")
     for number, where in zip([i.number for i in inputs], storages):
@@ -197,7 +197,7 @@ def device_of(tensors: Iterable[torch.Tensor], call: Call, backend: Backend) -> 
         if tensor.device.type == backend.device_type:
             device = device or tensor.device
             if tensor.device != device:
-                raise NimbleError(f"it works on tensors on {tensor.device} and on {device}, and a graph is one device's: prepare the parts "
+                raise NimbleError(f"it works on tensors on {tensor.device} and on {device}, and a graph has one device: prepare the parts "
                                   "that lie on one device each")
     if device is None:
         raise NimbleError(f"neither an argument nor the module is on {backend.device_type}: move both, as by .to('{backend.device_type}')")
@@ -210,8 +210,8 @@ def attributes_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
 
 
 def check_attributes(before: Dict[str, torch.Tensor], module: torch.nn.Module, inputs: Iterable[Input] = ()) -> None:
-    """Raises NimbleError where the module assigns a tensor to an attribute in each run, or keeps an argument: a graph would not. What it
-    makes once, and keeps, is fine."""
+    """Raises NimbleError where the module assigns a tensor to an attribute in each run, or keeps an argument: a graph would not. A
+    tensor that it makes once and keeps is fine."""
     now = attributes_of(module)
     for path in (*now, *before):
         if before.get(path) is not now.get(path):
@@ -237,9 +237,9 @@ def check_outputs(outputs: Any, device_type: str, own: Iterable[torch.Tensor]) -
                                   "cannot tell its size")
             if id(leaf) not in known and has_attributes(leaf):
                 names = ", ".join(map(repr, vars(leaf)))
-                raise NimbleError(f"{place_of(outputs, number, 'output')} has Python attributes ({names}), which what a graph returns "
+                raise NimbleError(f"{place_of(outputs, number, 'output')} has Python attributes ({names}), which a graph's output "
                                   "would not have: return their values besides it")
-        elif not isinstance(leaf, KINDS):  # which never change, so that a graph may give them back
+        elif not isinstance(leaf, KINDS):  # these never change, so a graph may return them
             raise NimbleError(f"{place_of(outputs, number, 'output')} is a {type(leaf).__name__}, in which tensors may be "
                               "hidden: register it with torch.utils._pytree")
 
@@ -249,7 +249,7 @@ def check_no_gradients(outputs: Any, own: Iterable[torch.Tensor]) -> None:
     known = set(map(storage_address, own))
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.grad_fn is not None or storage_address(leaf) not in known):
-            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients although the call trains nothing, since "
+            raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients although the call does not train, since "
                               "the module enables them itself: prepare it with training=True, or detach what it returns")
 
 

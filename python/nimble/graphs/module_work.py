@@ -1,4 +1,4 @@
-"""A module's run without gradients, as work to capture (nimble.graphs.backend.Work), and what is checked in its runs.
+"""A module's run without gradients, as work to capture (nimble.graphs.backend.Work), and the checks on its runs.
 
 It belongs to one preparation, and one thread."""
 
@@ -30,7 +30,7 @@ class ModuleWork:
         self.written: List[Input] = []
         self.found_elsewhere: List[Any] = []
         """Storages that the last captured run has read, and that belong neither to the module nor to the run."""
-        self.raised: List[torch.Tensor] = []  # by each run: versions that others see
+        self.raised: List[torch.Tensor] = []  # in each run: versions that others see
         self._leaves = with_inputs(call, self.inputs)
         self._versions = [i.tensor._version for i in self.inputs]
         self._attributes: Dict[str, torch.Tensor] = {}  # as they are before each captured run
@@ -44,7 +44,7 @@ class ModuleWork:
             return self._run()
 
     def _run(self) -> Any:
-        args, kwargs = self._call.rebuilt(self._leaves)  # a module may put something into a list
+        args, kwargs = self._call.rebuilt(self._leaves)  # a module may modify a list
         if self._is_over:
             return self._module(*args, **kwargs)
         self._runs += 1
@@ -60,8 +60,8 @@ class ModuleWork:
         try:
             with writes.on():
                 return self._module(*args, **kwargs)
-        except NotImplementedError:  # as of ops that take functions: they do not show what these do
-            self._sees_ops, writes.has_backward = False, True  # for all that is known
+        except NotImplementedError:  # from ops that take functions, which hide what these do
+            self._sees_ops, writes.has_backward = False, True  # to be safe
         self._keeper.restore()
         for each in self.inputs:
             each.take(self._call.leaves[each.number])
@@ -80,7 +80,7 @@ class ModuleWork:
         return outputs
 
     def _note(self, check: Callable[[], None]) -> None:
-        """Keeps a check's error for after the run: within a capture it would be taken for one of the capture's."""
+        """Defers a check's error until after the run: within a capture it would look like the capture's own."""
         try:
             check()
         except NimbleError as error:
@@ -100,7 +100,7 @@ class ModuleWork:
         self._captures = True
 
     def check(self) -> None:
-        """Called after the capture. Raises NimbleError where a run did what a graph would not."""
+        """Called after the capture. Raises NimbleError where a run had effects that a graph would not have."""
         self._is_over = True
         if self._problem is not None:
             raise self._problem.again()

@@ -12,11 +12,12 @@ import torch
 from nimble.objects.memory import extent, once, overlaps, repeats_of, storage_address, storage_of
 
 _ALIGNMENT = 512  # bytes, as allocators align: an output is as well aligned in its copy
-_MOST_BETWEEN = 4  # times as many bytes as the outputs have may lie between the first and the last of those that share memory
+_MOST_BETWEEN = 4  # times as many bytes as the outputs have may lie between the first and the last output on a storage
 
 
 class OutputCopies:
-    """Copies of tensors that stay where they are while their values change. They have no autograd history, as views of parameters may."""
+    """Copies tensors whose memory stays in place while their values change. They have no autograd history, as views of parameters
+    may."""
 
     def __init__(self, tensors: List[torch.Tensor]) -> None:
         tensors = self._tensors = [tensor.detach() for tensor in tensors]

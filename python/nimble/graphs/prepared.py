@@ -1,7 +1,7 @@
-"""A prepared graph: a module's run for one signature, captured, with inputs and outputs in memory of its own.
+"""A prepared graph: a module's run for one signature, captured, with inputs and outputs in its own memory.
 
 prepare() makes it, and leaves the module as it was. Any thread may call a PreparedGraph: a lock keeps a call's copies and its replay
-together. Calls on different streams follow each other."""
+together. Calls on different streams are ordered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PreparedGraph:
         self._knows_module = True
         self._read = guard.memory() if ahead is not None else []
         self.calls = 0
-        self.short_lived = 0  # graphs before it for the same signature that few calls used, in a row
+        self.short_lived = 0  # how many graphs in a row before it, for the same signature, served few calls
         self.static_arguments = call.rebuilt(with_inputs(call, inputs))
         """(args, kwargs): a call with these copies nothing."""
         self._signature = str(call.signature)
@@ -54,7 +54,7 @@ class PreparedGraph:
         self._inputs = inputs
         self._take = InputCopier(inputs)
         self._own = [each.tensor for each in inputs]
-        self._written = written  # by the module, in place
+        self._written = written  # written by the module, in place
         self._raised = work.raised  # versions that eager runs raise
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
         self._of_module = frozenset(map(storage_address, guard.memory())) if written else frozenset()
@@ -62,7 +62,7 @@ class PreparedGraph:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
-        self._captured = captured  # the last, and so is the last to go
+        self._captured = captured  # the last attribute, so it is freed last
 
     @property
     def runs_ahead(self) -> bool:
@@ -70,8 +70,8 @@ class PreparedGraph:
 
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """Runs the graph with the arguments of a call of its key. The outputs are the caller's own, unless static_outputs asks for the
-        graph's, which the next run overwrites. Returns CHANGED where the graph runs ahead and does not fit the module any more. `fits`
-        says so where the owner guards the module (forget_module())."""
+        graph's, which the next run overwrites. Returns CHANGED where the graph runs ahead and no longer fits the module. `fits` says
+        so where the owner guards the module (forget_module())."""
         if self._written or self._own_written:
             check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
         if fits is None and self._knows_module:
@@ -85,7 +85,7 @@ class PreparedGraph:
             if fits is None and self._knows_module:
                 fits = self._fits
             ahead = self._ahead if fits is not None else None
-            checks_after = bool(ahead)  # memory can also be taken from a tensor that is held
+            checks_after = bool(ahead)  # a tensor that is held can also lose its memory
             if ahead is not None and fits is not None and not checks_after and not fits():
                 return CHANGED
             self._captured.follow()
@@ -97,7 +97,7 @@ class PreparedGraph:
                 if leaves[each.number] is not each.tensor:
                     leaves[each.number].copy_(each.tensor)
             if checks_after and fits is not None and not fits():
-                self._captured.wait()  # what it reads may go now
+                self._captured.wait()  # the memory that it reads may be freed now
                 return CHANGED
             self.calls += 1
             return self._returned(leaves, static_outputs)
@@ -110,8 +110,8 @@ class PreparedGraph:
 
     def run_own(self, args: Tuple[Any, ...], static_outputs: bool, is_again: Callable[[Repeated, Tuple[Any, ...]], bool],
                 repeated: Repeated) -> Any:
-        """The same for a call with the graph's own inputs: launches first, and then asks is_again(repeated, args) whether it is such a
-        call. CHANGED also where it is not, where the arguments are others, or where the graph does not run ahead."""
+        """The same for a call with the graph's own inputs: launches first, and then checks by is_again(repeated, args) that it is
+        such a call. CHANGED also where it is not, where the arguments differ, or where the graph does not run ahead."""
         own = self._own
         if len(args) != len(own):
             return CHANGED
@@ -129,12 +129,13 @@ class PreparedGraph:
         return self._results.returned(self._results.made if static_outputs else self._results.copied(), leaves)
 
     def forget_module(self, may_run_ahead: bool = False) -> None:
-        """From now on the graph holds nothing of the module but buffers that it writes to, and its owner checks whether it fits: during
-        the call, where the graph still runs ahead, else before. may_run_ahead: the graph reads only memory of the module's tensors."""
+        """From now on the graph holds only those buffers of the module that it writes to, and its owner checks whether it fits:
+        during the call, where the graph still runs ahead, else before. may_run_ahead: the graph reads only memory of the module's
+        tensors."""
         if self._ahead is not None and not may_run_ahead:
             self._ahead.close()
             self._ahead = None
-        self._read.clear()  # that the driver lets go of some is still seen
+        self._read.clear()  # the watch still sees the driver free some of it
         self._knows_module = False
         del self.guard
 
@@ -153,8 +154,8 @@ class PreparedGraph:
 @one_at_a_time
 def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
     """Captures the module's run for a call, without gradients. Runs the module a few times with copies of the arguments, and restores
-    the module, random numbers and PyTorch's modes. Raises NimbleError where the call cannot be captured; what the module itself
-    raises passes through."""
+    the module, random numbers and PyTorch's modes. Raises NimbleError where the call cannot be captured; the module's own errors
+    pass through."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
@@ -171,7 +172,7 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         check_outputs(captured.outputs, backend.device_type, [*own, *(each.tensor for each in work.inputs)])
         check_no_gradients(captured.outputs, [*own, *(each.tensor for each in work.inputs)])
         draws = not is_same_state(backend.random_state(device), device_random)
-        # What it sends to other ranks cannot be thrown away.
+        # Messages to other ranks cannot be discarded.
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
                           or switches.has_other_ranks())
     guard = ModuleGuard(module, backend.device_type, call.trains)
@@ -186,14 +187,14 @@ def is_same_state(one: Any, other: Any) -> bool:
 
 @contextlib.contextmanager
 def _inference() -> Iterator[None]:
-    """While inside there are no gradients, and tensors are made that can be written anywhere."""
+    """While inside, gradients are off, and new tensors can be written anywhere."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
 class naming_the_place:
-    """Makes a CaptureError from inside name the submodule that was running. (Not by contextlib: with Python 3.13 an error that replaces
-    another is part of a cycle then, which keeps what the run has made until the collector runs.)"""
+    """Makes a CaptureError from inside name the submodule that was running. (Not by contextlib: with Python 3.13 an error that
+    replaces another is then part of a cycle, which keeps the run's tensors until the collector runs.)"""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module

@@ -1,6 +1,6 @@
-"""Restores a module, random numbers and PyTorch's modes after runs that the program has not asked for.
+"""Restores a module, random numbers and PyTorch's modes after speculative runs.
 
-No state; the caller sees to it that no other thread works with the module."""
+No state; the caller ensures that no other thread uses the module."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nimble.guards.state_keeper import StateKeeper
 
 @contextlib.contextmanager
 def restored_afterwards(module: torch.nn.Module, backend: Backend, device: torch.device, is_checked: bool = True) -> Iterator[StateKeeper]:
-    """At the end, restores the module and the device's random numbers; where the code inside has failed also which tensors its
-    attributes are. Raises NimbleError where PyTorch's switches have changed: another thread may have set them, so they stay.
+    """At the end, restores the module and the device's random numbers; if the code inside has failed also which tensors its
+    attributes refer to. Raises NimbleError where PyTorch's switches have changed: another thread may have set them, so they stay.
 
-    Streams of the program that wait for nothing may still read and write what the module holds, for calls before and after. So the
-    device is waited for before and after values are saved, and before and after they are put back, unless another thread captures."""
+    Unordered streams of the program may still read and write the module's tensors, for calls before and after. So it waits for the
+    device before and after saving values, and before and after restoring them, unless another thread captures."""
     backend.wait(device)
     keeper, random = StateKeeper(module, is_checked), backend.random_state(device)
     backend.wait(device)

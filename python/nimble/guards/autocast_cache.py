@@ -1,8 +1,8 @@
 """Whether autocast's cache may hold stale copies of a module's weights, so that an eager run would use them and a graph would not.
 
-A program that writes to weights within its outermost `with torch.autocast(...)` goes on with the copies that were cast before. A
-graph has no such copies, so it does not serve these calls. Autocast shows the end of a `with` only by forgetting its copies, through
-a function of PyTorch that install() replaces. Casts outside of the calls that are looked at stay unknown. Any thread."""
+A program that writes to weights within its outermost `with torch.autocast(...)` keeps using the earlier copies. A graph has no such
+copies, so it does not serve these calls. Autocast shows the end of a `with` only by forgetting its copies, through a function of
+PyTorch that install() replaces. Casts outside of observed calls stay unknown. Any thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NAME = "clear_autocast_cache"
 
 
 def is_around(call_is_cast: bool) -> bool:
-    """Whether copies that are cast now outlive the call. Autocast forgets them where the outermost `with` ends, enabled or not, for any
-    kind of device."""
+    """Whether copies cast now outlive the call. Autocast forgets them where the outermost `with` ends, enabled or not, for any kind
+    of device."""
     if not torch.is_autocast_cache_enabled():
         return False
     torch.autocast_increment_nesting()
@@ -30,11 +30,11 @@ class _Region:
 
 
 def install() -> "Callable[[], None]":
-    """Counts how often autocast forgets its copies, from now on. Returns a function that undoes it."""
+    """Starts to count how often autocast forgets its copies. Returns a function that undoes it."""
     original: "Callable[[], None]" = getattr(torch, _NAME)
 
     def clear_autocast_cache() -> None:
-        if not nesting.preparing:  # then we make it forget them
+        if not nesting.preparing:  # else Nimble makes it forget them
             _Region.number += 1
         original()
 
@@ -43,16 +43,16 @@ def install() -> "Callable[[], None]":
 
 
 class AutocastCache:
-    """What is known of the cached copies of one module's weights."""
+    """Tracks the cached copies of one module's weights."""
 
     def __init__(self) -> None:
         self._region = -1
         self._weights: "List[Callable[[], Optional[torch.Tensor]]]" = []
-        self._seen: "Dict[int, Tuple[int, int]]" = {}  # when they were first looked at in the region
+        self._seen: "Dict[int, Tuple[int, int]]" = {}  # the versions first seen in the region
 
     def may_be_stale(self, module: torch.nn.Module, are_known: bool) -> bool:
         """Whether the cache may hold copies of earlier values. are_known: the weights are those of the last call, or a guard will tell.
-        Asked at each call under an autocast that caches."""
+        Called at each call under an autocast that caches."""
         if not are_known:
             self._weights = [weakly(p) for p in module.parameters() if _is_kept(p)]
         if self._region != _Region.number:

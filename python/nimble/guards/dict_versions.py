@@ -1,10 +1,10 @@
-"""Sees by a few words of CPython's memory whether anything was put into dictionaries, or modules got another class or `__dict__`.
+"""Detects by a few words of CPython's memory whether dictionaries have changed, or modules got another class or `__dict__`.
 
-A word costs some nanoseconds, where a look at what a dictionary holds costs a hundred. Up to Python 3.12 a dictionary has a version
-number that each change replaces (`ma_version_tag` of PEP 509), and an object has pointers to its class and its `__dict__`. Both are
-tried out before they are relied on: from Python 3.13 on versions no longer change where attributes are set.
+A word costs some nanoseconds, a look at a dictionary's content a hundred. Up to Python 3.12 a dictionary has a version
+number that each change replaces (`ma_version_tag` of PEP 509), and an object has pointers to its class and its `__dict__`.
+Both are tested before use: from Python 3.13 on versions no longer change where attributes are set.
 
-One thread at a time uses a DictVersions, holding the interpreter's lock; its owner keeps alive what it looks at."""
+One thread at a time uses a DictVersions, holding the interpreter's lock; its owner keeps the watched objects alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nimble import shim
 
 _CLASS_AT = 8  # bytes from an object's beginning: after its reference count
 _VERSION_AT = 24  # from a dictionary's: after that, its class and its number of entries
-_DICTIONARY_AT = -24  # where Python manages an object's dictionary, since 3.11; other classes say where they have it
+_DICTIONARY_AT = -24  # where Python manages an object's dictionary, since 3.11; other classes give its offset
 _MANAGED = 1 << 4  # the flag of such a class
 
 _Update = Callable[[int, int, int], int]
@@ -40,8 +40,8 @@ class DictVersions:
 
 
 def dict_versions_of(dictionaries: "Iterable[Dict[Any, Any]]", objects: Iterable[Any]) -> Optional[DictVersions]:
-    """Words that change when one of the dictionaries changes, or one of the objects gets another class or `__dict__`; they may also
-    change without that. None where this Python has none."""
+    """Words that change when one of the dictionaries changes, or one of the objects gets another class or `__dict__`; they
+    may also change spuriously. None where this Python has none."""
     update = _update()
     places = _places_in(objects) if update is not None else None
     return DictVersions(update, [*_places_of(dictionaries), *places]) if update is not None and places is not None else None
@@ -67,13 +67,13 @@ def _places_in(objects: Iterable[Any]) -> Optional[List[int]]:
 
 @functools.lru_cache(maxsize=1)
 def _update() -> Optional[_Update]:
-    """The function that compares words; None where this Python has no words to rely on."""
+    """The function that compares words; None where this Python has no reliable words."""
     update = shim.words_updater()
     return update if update is not None and tells(update) else None
 
 
 def tells(update: _Update) -> bool:
-    """Whether all changes show in the words, also those by code that Python has specialized."""
+    """Whether all changes show in the words, even those made by specialized bytecode."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14) or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     try:
@@ -105,7 +105,7 @@ def _assign(owner: Any, value: Any) -> None:
 
 
 def _changes(update: _Update, number: int) -> "Iterable[Tuple[DictVersions, Callable[[], Any]]]":
-    """Watched words, each with a change that they must show."""
+    """Watched words, each with a change that must show in them."""
     for owner in (_made, _Made()):
         of_owner = DictVersions(update, _places_of([vars(owner)]))
         for change in (lambda: setattr(owner, "value", number), lambda: _assign(owner, [number]),  # noqa: B023

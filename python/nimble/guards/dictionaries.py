@@ -1,7 +1,7 @@
 """Whether modules still have their dictionaries of parameters, buffers, submodules and hooks, and classes their attributes.
 
-A program may put another dictionary in a module's place (`module._modules = ...`, `module.__setstate__(...)`). Where this PyTorch has
-versions of dictionaries, a comparison of these shows quickly that nothing was put anywhere. Only reads, from any thread."""
+A program may replace a module's dictionary (`module._modules = ...`, `module.__setstate__(...)`). Where this PyTorch has versions of
+dictionaries, comparing them quickly shows that nothing has changed. Only reads, from any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 
 class Dictionaries:
-    """The dictionaries that the namespaces (what vars() gives) have under these names, in the order of names. Holds them."""
+    """The dictionaries that the namespaces (as vars() returns them) have under these names, in the order of names. Holds them."""
 
     def __init__(self, namespaces: Iterable[Dict[str, Any]], names: Sequence[str]) -> None:
         spaces = list(namespaces)
@@ -30,7 +30,7 @@ class Dictionaries:
 
 
 class Classes:
-    """The attributes of classes, by identity. `keep` is called with each value that must keep its id to itself."""
+    """The attributes of classes, by identity. `keep` is called with each value whose id must stay unique."""
 
     def __init__(self, kinds: Iterable[type], keep: Callable[[Any], None]) -> None:
         self._spaces = [_space_of(kind) for kind in kinds]
@@ -59,8 +59,8 @@ def _space_of(kind: type) -> Dict[str, Any]:
 
 
 def _found_version_of() -> "Optional[Callable[[Dict[str, Any]], int]]":
-    """torch.compile's function for the version of a dictionary, which takes a twentieth of a microsecond. None where it misses changes,
-    as those by code that Python has specialized."""
+    """torch.compile's function for the version of a dictionary, which takes a twentieth of a microsecond. None where it misses
+    changes, such as those made by specialized bytecode."""
     found: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "dict_version", None)
     made: Any = type("Made", (torch.nn.Module,), {})
     try:
@@ -88,5 +88,6 @@ _version_of = _found_version_of()
 
 
 def versions_of(spaces: Iterable[Dict[str, Any]]) -> Optional[List[int]]:
-    """Versions that stay the same while nothing is put into the dictionaries; they may also change without. None where there are none."""
+    """Versions that stay the same while the dictionaries do not change; they may also change spuriously. None where there are
+    none."""
     return list(map(_version_of, spaces)) if _version_of is not None else None

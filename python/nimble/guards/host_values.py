@@ -9,11 +9,11 @@ import torch
 
 from nimble.objects.memory import version_of
 
-MOST_BYTES = 1 << 16  # of a tensor, an array or the like, that are compared at each call
+MOST_BYTES = 1 << 16  # of a tensor, an array or the like that is compared at each call
 
 
 def host_key(tensor: torch.Tensor) -> Hashable:
-    """A key of a tensor's values, which the host has read: its version, and its bytes, since NumPy and `tensor.data` write without
+    """A key of a tensor's values that the host has read: its version, and its bytes, since NumPy and `tensor.data` write without
     raising the version. The version alone for large tensors, and for those that are not dense on the host."""
     return version_of(tensor), _bytes_of(tensor)
 
@@ -26,7 +26,7 @@ def _bytes_of(tensor: torch.Tensor) -> Optional[bytes]:
         return None
     if not tensor.is_contiguous():
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            return None  # a copy of a subclass may be anything
+            return None  # copying a subclass may do anything
         tensor = tensor.detach().contiguous()
     where = tensor.data_ptr()
     return ctypes.string_at(where, size) if where else None

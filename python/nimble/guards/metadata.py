@@ -1,6 +1,6 @@
-"""Compares quickly what tensors say of their memory: shapes, strides, dtypes, and which require gradients. Values do not count.
+"""Quickly compares tensors' metadata: shapes, strides, dtypes, and which require gradients. Values do not matter.
 
-A Metadata only reads, but for the checks that it makes for itself; so not by two threads at once."""
+A Metadata only reads, except for the checks that it caches; so not by two threads at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nimble.objects.memory import unique
 
 _requires_grad = attrgetter("requires_grad")
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
-_grad_dtype = attrgetter("grad_dtype") if hasattr(torch.Tensor, "grad_dtype") else None  # what gradients of a leaf are to be
+_grad_dtype = attrgetter("grad_dtype") if hasattr(torch.Tensor, "grad_dtype") else None  # the dtype that a leaf's gradients must have
 _any_requires_grad: "Callable[..., bool]" = getattr(torch._C, "_any_requires_grad", lambda *tensors: any(map(_requires_grad, tensors)))
 
 
@@ -42,25 +42,25 @@ _tensor_guards: Any = _found_tensor_guards()
 
 def metadata_check(tensors: Sequence[torch.Tensor]) -> "Optional[Callable[..., bool]]":
     """A function that is True for tensors with the same metadata as these, each tensor once. It may also be False for other modes of
-    PyTorch. Holds none of the tensors. None where this PyTorch has no such function."""
+    PyTorch. It holds none of the tensors. None where this PyTorch has no such function."""
     try:
         check: "Callable[..., bool]" = _guards_of(_tensor_guards, tensors).check
         return check
     except Exception:
-        return None  # not in this release, or tensors of a class that it does not know
+        return None  # missing in this release, or tensors of an unknown class
 
 
-_MOST_MODES = 4  # of PyTorch, which they compare, too
+_MOST_MODES = 4  # of PyTorch, which these checks compare, too
 
 
 def grad_dtypes(leaves: Iterable[torch.Tensor]) -> List[Any]:
-    """The dtypes that gradients of these leaves are to have. Empty where this PyTorch has no such setting."""
+    """The dtypes that gradients of these leaves must have. Empty where this PyTorch has no such setting."""
     return list(map(_grad_dtype, leaves)) if _grad_dtype is not None else []
 
 
 class Metadata:
-    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels depend on that, too, even where
-    none are computed (torch.matmul). trains: also the dtypes of gradients."""
+    """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels depend on that even where
+    no gradients are computed (torch.matmul). trains: also the dtypes of gradients."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False) -> None:
         self._tensors = unique(tensors)
@@ -83,11 +83,11 @@ class Metadata:
         ]
 
     def difference(self) -> Optional[str]:
-        """What has changed, as a phrase for a message; None where nothing has."""
+        """What has changed, as a phrase for a message; None where nothing has changed."""
         if not self._tensors:
             return None
         if self._leaves and grad_dtypes(self._leaves) != self._grad_dtypes:
-            return "a parameter wants gradients of another dtype"
+            return "a parameter has another grad_dtype"
         for check in self._checks:
             if check(*self._tensors):
                 return None
@@ -98,12 +98,12 @@ class Metadata:
         return None
 
     def _add_check(self) -> None:
-        """Adds a check for PyTorch's modes of now."""
+        """Adds a check for PyTorch's current modes."""
         check = metadata_check(self._tensors) if len(self._checks) < _MOST_MODES else None
         if check is not None:
             self._checks.append(check)
 
 
 _METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",
-             "a parameter or buffer has another dtype", "a parameter wants no gradients any more",
-             "a parameter or buffer wants gradients that wanted none")
+             "a parameter or buffer has another dtype", "a parameter no longer requires gradients",
+             "a parameter or buffer now requires gradients")

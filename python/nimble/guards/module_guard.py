@@ -1,9 +1,9 @@
 """Whether a module's parameters, buffers, submodules, hooks and training flags are still those that a graph was captured with.
 
-The guard compares identities, addresses and what tensors say of their memory (metadata.py). Values of parameters and buffers on the
-graph's device may change, since the graph reads them where they are. It costs a quarter of a microsecond a module, or half of one
-where this Python has no versions of dictionaries (dict_versions.py). Any thread: a lock guards what it has learned.
-"""
+The guard compares identities, addresses and tensors' metadata (metadata.py). Values of parameters and buffers on the
+graph's device may change, since the graph reads them where they are. It costs a quarter of a microsecond a module, or
+half of one where this Python has no versions of dictionaries (dict_versions.py). Any thread: a lock guards what it has
+learned. """
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def none_in_class(kind: type) -> Tuple[str, ...]:
 
 
 class ModuleGuard(Guard):
-    """The guard of a module as it is now. Holds all that it compares by identity, so that no id is used again.
+    """The guard of a module in its current state. Holds all that it compares by identity, so that no id is reused.
     trains: also guards what only gradients depend on."""
 
     def __init__(self, module: torch.nn.Module, device_type: str, trains: bool = False) -> None:
@@ -70,7 +70,7 @@ class ModuleGuard(Guard):
         self._registered, self._children, self._hooks = ([d for d in each.all if d] for each in self._dictionaries)
         self._empty = [d for each in self._dictionaries for d in each.all if not d]
         self._flags = [d for d in self._attributes if "training" in d]
-        self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # as those of torch.compile
+        self._flagged = [m for m in self._modules if "training" not in m.__dict__]  # for example torch.compile's
         self._plain = attribute_tensors(module)
         slots = [(m.__dict__, name) for m in self._modules for name, value in m.__dict__.items()
                  if value is None and name not in OF_EVERY_MODULE]
@@ -81,18 +81,19 @@ class ModuleGuard(Guard):
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
         self._metadata = Metadata(self._tensors, trains)
-        # Tensors on other devices were read by the host when the graph was captured.
+        # The host read the tensors on other devices when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
         self._kinds = list(dict.fromkeys(map(type, self._modules)))
         self._seen, self._seen_in_dictionaries, self._seen_in_attributes = (
             self._look(), self._look_at_dictionaries(), self._look_at_attributes())
 
     def memory(self) -> List[torch.Tensor]:
-        """Tensors on the memory of parameters, buffers and tensor attributes, as it is now. To hold them keeps it."""
+        """Tensors on the current memory of parameters, buffers and tensor attributes. Holding them keeps it
+        allocated."""
         return [t.detach() for t in self._tensors]
 
     def _look(self) -> List[Any]:
-        """What is compared each time, in the order of _PARTS."""
+        """The values compared each time, in the order of _PARTS."""
         return [
             list(map(torch.Tensor.data_ptr, self._tensors)),
             [m.training for m in self._flagged],
@@ -101,7 +102,7 @@ class ModuleGuard(Guard):
         ]
 
     def _look_at_dictionaries(self) -> List[Any]:
-        """What need not be compared while nothing was put into any dictionary, in the order of _IN_DICTIONARIES."""
+        """The values that can only differ once a dictionary has changed, in the order of _IN_DICTIONARIES."""
         return [
             _values(self._registered),
             _values(self._children),
@@ -112,7 +113,7 @@ class ModuleGuard(Guard):
         ]
 
     def _look_at_attributes(self) -> List[Any]:
-        """What need not be compared while nothing was put into any attribute, in the order of _IN_ATTRIBUTES."""
+        """The values that can only differ once an attribute has changed, in the order of _IN_ATTRIBUTES."""
         return [
             [each.are_same() for each in self._dictionaries],
             list(map(_training, self._flags)),
@@ -122,7 +123,7 @@ class ModuleGuard(Guard):
 
     def difference(self) -> Optional[str]:
         with self._lock:
-            # What changes during this look shows in the words at the next one.
+            # Changes during this look show in the words at the next one.
             if self._dict_versions is None or self._dict_versions.have_changed() or self._versions_have_changed:
                 self._versions_have_changed = True
                 text = self._difference_in_dictionaries()
@@ -137,7 +138,7 @@ class ModuleGuard(Guard):
             try:
                 text = _different(_IN_ATTRIBUTES, self._look_at_attributes(), self._seen_in_attributes)
             except KeyError as error:
-                text = f"a module has no {error.args[0]} any more"
+                text = f"a module no longer has {error.args[0]}"
             if text is not None:
                 return text
             self._versions = versions_now
@@ -161,8 +162,8 @@ _PARTS: _Parts = (
     ("a tensor on another device has changed", eq),
 )
 _IN_DICTIONARIES: _Parts = (
-    ("a parameter or buffer is another tensor", _are_identical),
-    ("a submodule is another one", _are_identical),
+    ("a parameter or buffer was replaced", _are_identical),
+    ("a submodule was replaced", _are_identical),
     ("a hook was added or removed", _are_identical),
     ("a first parameter, buffer, submodule or hook was added", eq),
     ("a module is of another class", _are_identical),
@@ -172,5 +173,5 @@ _IN_ATTRIBUTES: _Parts = (
     ("parameters, buffers, submodules or hooks are in another dictionary", eq),
     ("a training flag has changed", eq),
     ("a forward method was replaced", _are_identical),
-    ("a tensor attribute is another one, or one that was None is none any more", _are_identical),
+    ("a tensor attribute was replaced, or one that was None no longer is", _are_identical),
 )

@@ -1,5 +1,5 @@
-"""Watches the ops of a run one by one: which memory they are about to write to, and which they read that the run has not made. Kernels
-that are launched past PyTorch's dispatcher are not seen.
+"""Watches the ops of a run one by one: which memory they are about to write, and which memory of others they read. Kernels launched
+past PyTorch's dispatcher go unseen.
 
 A watch belongs to one thread, and to one run at a time."""
 
@@ -18,10 +18,10 @@ from nimble.objects.memory import storage_of, version_of
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
-    """Where its memory begins; 0 where it has none that can be told."""
+    """Where its memory begins; 0 where that is unknown."""
     try:
         return int(storage_of(tensor).data_ptr()) if tensor.layout is torch.strided else 0
-    except Exception:  # of classes that have others inside, and while something is traced
+    except Exception:  # wrapper classes, and tensors being traced
         return 0
 
 
@@ -29,7 +29,8 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
-# Ops with two formulas in autograd: one that waits for the values, and one that rounds otherwise, where a mode looks at ops.
+# Ops with two formulas in autograd: one that waits for the values, and one, used under modes that observe ops, that rounds
+# differently.
 _TWO_FORMULAS = frozenset(map(id, (getattr(torch.ops.aten, name) for name in ("prod", "cumprod", "cumprod_"))))
 
 
@@ -38,7 +39,7 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
 
-    # Without it torch.compile would never compile what is first called meanwhile.
+    # Without it torch.compile would never compile functions that are first called meanwhile.
     @classmethod
     def is_infra_mode(cls) -> bool:
         return True
@@ -47,7 +48,7 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         if self._watch.is_off:
             return function(*args, **(kwargs or {}))
         if id(getattr(function, "overloadpacket", None)) in _TWO_FORMULAS and torch.is_grad_enabled():
-            raise NotImplementedError(f"the gradients of {function} are others where ops are looked at")
+            raise NotImplementedError(f"the gradients of {function} differ where ops are watched")
         self._watch.before(function, args, kwargs or {})
         result = function(*args, **(kwargs or {}))
         self._watch.after(result)
@@ -82,8 +83,8 @@ class OpWatch:
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """While inside, it watches. Not by PyTorch's own `with`, by which several threads may leave torch.compile switched off: whether any
-        thread is in a mode is one variable, and each thread puts back the value that it found."""
+        """While inside, it watches. Not through PyTorch's own `with`, with which several threads may leave torch.compile switched
+        off: one variable says whether any thread is in a mode, and each thread restores the value that it found."""
         mode = _mode_of(self)
         push, pop = getattr(_python_dispatch, "_push_mode", None), getattr(_python_dispatch, "_pop_mode", None)
         if push is None or pop is None:
@@ -98,7 +99,7 @@ class OpWatch:
 
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
-        """Within on(): while inside, ops are not the run's."""
+        """Within on(): while inside, ops do not belong to the run."""
         self.is_off = True
         try:
             yield
@@ -122,8 +123,8 @@ def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[tor
 
 
 class OpWrites(OpWatch):
-    """Copies tensors before an op writes to their memory: `kept` has each with its copy. Of the tensors in `noted` it only finds those
-    that an op writes to: `written`. has_backward: whether the run may have had a backward in it, other than the one that it is
+    """Copies tensors before an op writes to their memory: `kept` has each with its copy. Of the tensors in `noted` it only
+    records which an op writes to: `written`. has_backward: whether the run may have contained a backward, besides being one
     itself (is_backward_of())."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], noted: Iterable[torch.Tensor] = ()) -> None:
@@ -158,22 +159,22 @@ class OpWrites(OpWatch):
 
 
 class OpReads(OpWatch):
-    """Finds what the run reads on one type of device besides the memory of `known` and what it has made itself; and all that it copies
-    there from other devices, as the host, even if it has made that: a graph will read it there again."""
+    """Finds the memory on one type of device that the run reads, besides that of `known` and its own; and all memory of
+    other devices, such as the host, that it copies from, even its own: a graph will read it there again."""
 
     def __init__(self, known: Iterable[torch.Tensor], device_type: str) -> None:
         self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
         self._device_type = device_type
         # Weakly: compiled code allocates past the dispatcher, and must be able to reuse the memory.
         self._found: "Dict[int, _Weak]" = {}
-        self._others: List[torch.Tensor] = []  # on other devices, of the op that runs
+        self._others: List[torch.Tensor] = []  # on other devices, of the running op
         self._is_ours = False  # whether it has any on this one
         self._copied: Dict[int, Any] = {}  # storages of those from which something came to ours
         self._sources: List[Tuple[torch.Tensor, int]] = []  # tensors on these, and their versions then
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         self._others, self._is_ours = [], False
-        copies = "copy" in str(function)  # else a single number of the host's is taken as such, at once
+        copies = "copy" in str(function)  # else a host scalar is passed by value, immediately
         for leaf in tensors_in((args, kwargs)):
             if leaf.device.type == self._device_type:
                 self._is_ours = True
@@ -188,7 +189,7 @@ class OpReads(OpWatch):
         if self._others and (self._is_ours or any(leaf.device.type == self._device_type for leaf in made)):
             there = [leaf for leaf in self._others if _memory_of(leaf) != 0]
             self._copied.update((_memory_of(leaf), storage_of(leaf)) for leaf in there)
-            self._sources += [(leaf, version_of(leaf)) for leaf in there]  # below autograd a detached one would have its own version
+            self._sources += [(leaf, version_of(leaf)) for leaf in there]  # below autograd a detached tensor would have its own version
         self._others = []
         for leaf in made:
             where = _memory_of(leaf)
@@ -196,8 +197,8 @@ class OpReads(OpWatch):
                 self._known.add(where)
 
     def still_there(self, but: Iterable[torch.Tensor]) -> "Dict[int, Any]":
-        """By address, the storages that were read and are still held after the run, and all that were copied from other devices; without
-        those of the tensors in `but`. Raises NimbleError where a source of a copy was written to since."""
+        """By address, the storages that were read and are still held after the run, and all that were copied from other
+        devices, except those of the tensors in `but`. Raises NimbleError where a copy's source was written to since."""
         if any(version_of(tensor) != version for tensor, version in self._sources):
             raise NimbleError("it changes on the host what it has copied to the GPU, and a graph would copy the last values: have it work "
                               "on a copy")
@@ -207,7 +208,7 @@ class OpReads(OpWatch):
 
 
 class _Weak:
-    """A weak reference to a tensor's storage, where this release of PyTorch has such; else it holds the storage."""
+    """A weak reference to a tensor's storage, where this release of PyTorch supports that; else it holds the storage."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         storage = storage_of(tensor)

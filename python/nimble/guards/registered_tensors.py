@@ -1,4 +1,5 @@
-"""Checks that runs leave a module's parameters and buffers what and where they are, and parameters and gradients their values.
+"""Checks that runs neither replace nor move a module's parameters and buffers, and do not change values of parameters and
+gradients.
 
 Parameters may take most of a device's memory, so only those that an op is about to write to are copied. Belongs to one thread."""
 
@@ -26,8 +27,8 @@ def where_of(tensor: torch.Tensor) -> _Where:
 
 
 class RegisteredTensors:
-    """The registered tensors of some modules, by path, as they are when it is made. more: tensors that count as parameters. placed: others,
-    which have to stay where they are. is_checked: check() will be called."""
+    """The registered tensors of some modules, by path, at construction. more: tensors that count as parameters. placed: others,
+    which must not move. is_checked: check() will be called."""
 
     def __init__(self, modules: "Iterable[Tuple[str, torch.nn.Module]]", more: "Iterable[Tuple[str, torch.Tensor]]",
                  placed: "Iterable[Tuple[str, torch.Tensor]]", is_checked: bool) -> None:
@@ -45,7 +46,7 @@ class RegisteredTensors:
         for path, tensor in placed:
             if can_be_located(tensor):
                 tensors.setdefault(id(tensor), (path, tensor))
-        # As they are now: the same memory, whatever it is given later.
+        # The current memory, whatever memory the tensors get later.
         self._where = [(path, tensor, tensor.detach(), where_of(tensor)) for path, tensor in tensors.values()]
         self._grads = [(path, p, p.grad, None if p.grad is None else version_of(p.grad))
                        for path, p in parameters.values() if p.is_leaf]
@@ -55,13 +56,13 @@ class RegisteredTensors:
         self._writes: Optional[OpWrites] = None
 
     def watch_writes(self, buffers: Iterable[torch.Tensor]) -> OpWrites:
-        """The watch for the first run: what it sees written is put back, but for these buffers, which are only noted."""
+        """The watch for the first run: what it sees written is restored, except these buffers, which are only noted."""
         self._writes = OpWrites([*(tensor for _, tensor in self._values), *(grad for _, _, grad, _ in self._grads if grad is not None)],
                               buffers)
         return self._writes
 
     def _own_grads(self) -> "List[Tuple[str, torch.Tensor, Optional[torch.Tensor], Optional[int]]]":
-        """Gradients that the run may have changed. Other threads may run backwards of their own meanwhile."""
+        """Gradients that the run may have changed. Other threads may run their own backwards meanwhile."""
         return self._grads if self._writes is not None and self._writes.has_backward else []
 
     def has_written(self) -> bool:
@@ -91,7 +92,7 @@ class RegisteredTensors:
                 raise NimbleError(_written(path))
 
     def restore(self) -> None:
-        """Puts back the tensors, their memory, their gradients, and the values that were seen to be written."""
+        """Restores the tensors, their memory, their gradients, and the values that it saw written."""
         for now, before, _, _ in self._places:
             if any(now.get(key) is not before.get(key) for key in chain(now, before)):
                 now.clear()

@@ -1,10 +1,10 @@
-"""A call's signature, which decides what graph serves it, and a bounded cache of graphs.
+"""A call's signature, which decides which graph serves it, and a bounded cache of graphs.
 
 A signature is the structure of the arguments (torch.utils._pytree); shape, strides, dtype and device of each tensor; type and value of
 each other leaf; which leaves are the same tensor, which tensors require gradients; and the state of PyTorch that kernels are chosen by
 and that programs change between calls. The rest of that state goes into the call's key.
 
-Signatures are constant, and any thread may use them. GraphCache has no lock: its owner has one."""
+Signatures are constant, and any thread may use them. GraphCache has no lock; its owner has."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def argument_place(args: Tuple[Any, ...], kwargs: Dict[str, Any], number: int) -
 
 
 def _value_key(value: Any) -> Any:
-    """A key that is equal only for values that a module cannot tell apart. Raises TypeError where there is none: the value's own __eq__
-    may leave out what a module reads, and the key would hold the value."""
+    """A key that is equal only for values that a module cannot distinguish. Raises TypeError where there is none: the value's own
+    __eq__ may leave out what a module reads, and the key would hold the value."""
     kind = type(value)
     if is_atom(value) or kind is torch.Size:
         return plain_key(value)
@@ -112,8 +112,8 @@ _CONTAINERS = (dict, tuple, list)
 
 
 def _key_types(values: Iterable[Any]) -> Any:
-    """The types of dictionary keys among the values and in them, but for str: 1 and True are equal, and not the same. None where there
-    are none."""
+    """The types of dictionary keys among the values and in them, except str: 1 and True are equal, but not the same. None where
+    there are none."""
     found: List[Any] = []
     for number, value in enumerate(values):
         if isinstance(value, _CONTAINERS):
@@ -127,8 +127,8 @@ def _key_types(values: Iterable[Any]) -> Any:
 
 
 def _modes() -> Tuple[Any, ...]:
-    """The modes of PyTorch that kernels are chosen by: the dtypes of autocast on GPUs and on the CPU where it is enabled, two switches, and
-    the dtypes that autocast would have, which count where a module enables it itself."""
+    """The modes of PyTorch that kernels are chosen by: the dtypes of autocast on GPUs and on the CPU where it is enabled, two
+    switches, and autocast's default dtypes, which matter where a module enables it itself."""
     on_gpus, on_cpu, gpu_dtype, cpu_dtype = switches.autocast()
     return (gpu_dtype if on_gpus else None, cpu_dtype if on_cpu else None, torch.get_default_dtype(),
             torch.are_deterministic_algorithms_enabled(), gpu_dtype, cpu_dtype)
@@ -148,7 +148,7 @@ class Signature:
         self.grad = grad
         self.wanted = wanted
         self.modes = _modes()
-        # The structure compares, but some releases of PyTorch cannot hash it.
+        # The structure can be compared, but some releases of PyTorch cannot hash it.
         self._hash = hash((leaves, training, grad, wanted, self.modes))
 
     def __hash__(self) -> int:
@@ -172,9 +172,9 @@ def _structure_of(tensors: int) -> _pytree.TreeSpec:
 
 
 class Call:
-    """A call's arguments taken apart: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor once),
-    `signature`, and `trains`: gradients may be asked for, as always where gradients are enabled and an argument requires them.
-    Raises NimbleError, which names the argument, where one cannot be compared."""
+    """A call's flattened arguments: `leaves` of (args, kwargs), `structure`, `tensors` (which leaves are tensors, each tensor
+    once), `signature`, and `trains`: gradients may be requested, as always where gradients are enabled and an argument requires
+    them. Raises NimbleError, which names the argument, where one cannot be compared."""
 
     __slots__ = ("args", "kwargs", "leaves", "structure", "tensors", "trains", "signature", "_key")
 
@@ -229,8 +229,8 @@ class Call:
 
 
 class Repeated:
-    """Recognizes in a microsecond or two calls with the signature of an earlier one. Only for calls of positional tensors alone, without
-    gradients."""
+    """Recognizes, in a microsecond or two, calls with the signature of an earlier one. Only for calls of positional tensors
+    without gradients."""
 
     __slots__ = ("_keys", "_modes", "_training")
 
@@ -260,7 +260,7 @@ Entry = TypeVar("Entry")
 
 
 class GraphCache(Generic[Entry]):
-    """At most so many entries by signature or key. The least recently used entries go first."""
+    """A bounded number of entries by signature or key. Evicts the least recently used."""
 
     def __init__(self, most: int) -> None:
         if most < 1:
@@ -276,7 +276,7 @@ class GraphCache(Generic[Entry]):
         return entry
 
     def put(self, signature: Hashable, entry: Entry) -> Optional[Entry]:
-        """Adds an entry. Returns the entry that had to go for it, if any, but not one that it replaces."""
+        """Adds an entry. Returns the entry evicted for it, if any, but not one that it replaces."""
         self._entries[signature] = entry
         self._entries.move_to_end(signature)
         return self._entries.popitem(last=False)[1] if len(self._entries) > self.most else None

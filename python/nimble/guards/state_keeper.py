@@ -1,5 +1,5 @@
-"""Remembers a module's buffers, attributes, training flags and random numbers, and puts them back after runs that the program has not
-asked for. A StateKeeper belongs to one thread."""
+"""Remembers a module's buffers, attributes, training flags and random numbers, and restores them after speculative runs. A StateKeeper
+belongs to one thread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nimble.objects.memory import storage_address, unique, version_of
 from nimble.objects.module_contents import AttributeValues, find, tensors_of
 
 _MOST_KEPT = 1 << 28  # bytes of copies of tensors in containers
-_MOST_LEARNED = 8  # runs after which buffers are put back, those that are learned from among them
+_MOST_LEARNED = 8  # runs after which buffers are restored, including the learning runs
 _MOST_LOOKS = 4  # for tensors that runs make: Python runs in a few of them, and then graphs do
 
 
 class StateKeeper:
-    """Remembers a module as it is when made: buffers, tensors in attributes and containers there, parameters and their values, training
-    flags, and the host's random numbers, also those of generators in attributes. restore() puts all of it back. is_checked:
-    check_module() or restore_buffers() will be called, which reads all memory of parameters now and then."""
+    """Remembers a module's state at construction: buffers, tensors in attributes and containers there, parameters and their values,
+    training flags, and the host's random numbers, also those of generators in attributes. restore() restores all of it. is_checked:
+    check_module() or restore_buffers() will be called, so all memory of parameters is read now and then."""
 
     def __init__(self, module: torch.nn.Module, is_checked: bool = True) -> None:
         check_memory(module)
@@ -67,7 +67,7 @@ class StateKeeper:
         return list(buffers.values()), list(large.values())
 
     def watch_writes(self) -> OpWrites:
-        """The watch for the first run, so that what it writes to parameters can be put back."""
+        """The watch for the first run, so that its writes to parameters can be undone."""
         self._seen = self._registered.watch_writes(buffer for buffer, _ in self._buffers)
         return self._seen
 
@@ -84,11 +84,11 @@ class StateKeeper:
         device's, and do not count."""
         who = self._random.who_has_drawn(but_torch)
         if who is not None:
-            raise NimbleError(f"the module draws random numbers {who}, which a graph would never draw anew")
+            raise NimbleError(f"the module draws random numbers {who}, which a graph would never draw again")
 
     def check_elsewhere(self, device_type: str) -> None:
-        """Raises NimbleError where the runs have written to a buffer or attribute on another type of device: no replay would. Called
-        before restore()."""
+        """Raises NimbleError where the runs have written to a buffer or attribute on another type of device: no replay would write there.
+        Called before restore()."""
         written = {id(t) for t in self.may_write()}
         for tensor, value in self._buffers:
             if tensor.device.type != device_type and (id(tensor) in written or not is_same(tensor, value)):
@@ -102,7 +102,7 @@ class StateKeeper:
         return self._random.who_has_drawn() is not None
 
     def written(self) -> List[torch.Tensor]:
-        """The buffers that the first run has written to, as far as values and its ops tell, also with the same values: a later run may
+        """The buffers that the first run has written to, as far as values and its ops tell, even with the same values: a later run may
         write others. Called after restore_buffers()."""
         return unique((*(buffer for buffer, _ in self._dirty or []), *(self._seen.written if self._seen is not None else ())))
 
@@ -111,7 +111,7 @@ class StateKeeper:
         return [*self.written(), *(t for (t, _), version in zip(self._buffers, self._versions) if version_of(t) != version)]
 
     def has_written(self, but: Sequence[torch.Tensor] = ()) -> bool:
-        """Whether the runs so far may have written to a buffer or a tensor in an attribute, also one that they have made. Called before
+        """Whether the runs so far may have written to a buffer or a tensor in an attribute, even one that they made. Called before
         restore(). `but`: buffers that the first run may have written to."""
         apart = set(map(id, but))
         return (any(id(buffer) not in apart for buffer in self.written()) or self._registered.has_written()
@@ -126,25 +126,25 @@ class StateKeeper:
         for made in self._made.values():
             if version_of(made.tensor) != made.version or not is_same(made.tensor, made.value):
                 raise NimbleError(f"the module makes a tensor in its first run, {made.path!r}, and writes to it in each: run the module "
-                                  "once before, so that preparing can put back what it holds")
+                                  "once before, so that preparing can restore what it holds")
 
     def restore(self) -> None:
-        """Puts everything back, but for attributes (restore_attributes())."""
+        """Restores everything except attributes (restore_attributes())."""
         self._random.put_back()
         for (_, child), training in zip(self._modules, self._training):
             child.training = training
         self._registered.restore()
-        # A few runs later it may be others that have changed.
+        # A few runs later others may have changed.
         self._copy([(buffer, value) for buffer, value in self._buffers if not is_same(buffer, value)])
 
     def restore_attributes(self) -> None:
-        """Puts back the tensors in attributes and containers, and plain values of modules' attributes. Called where preparing has failed;
-        a graph works with what they are by then."""
+        """Restores the tensors in attributes and containers, and plain values of modules' attributes. Called where preparing has failed; a
+        graph uses their new values."""
         self._contents.put_back()
 
     def restore_buffers(self) -> None:
-        """Puts back the values of the buffers that the first run has written to. Called after each run, also of a graph. Raises NimbleError
-        after the first run, where it has done what cannot be put back each time."""
+        """Restores the values of the buffers that the first run has written to. Called after each run, a graph's too. Raises NimbleError
+        after the first run where its effects cannot be undone each time."""
         self._looks += 1
         if self._dirty is None:
             self.check_module()
@@ -153,7 +153,7 @@ class StateKeeper:
             self._first = [buffer.detach().clone() for buffer, _ in self._dirty] if self._flags else []
         elif self._looks == 2 and self.has_flags():
             self._check_first_run(self._dirty)
-        if 2 <= self._looks <= _MOST_LEARNED:  # where runs are learned from: kernels that name the copies show that no addresses lie there
+        if 2 <= self._looks <= _MOST_LEARNED:  # in learning runs: kernels that name the copies show that they contain no addresses
             for buffer, value in self._dirty:
                 is_same(buffer, value)
         self._copy(self._dirty)
@@ -163,15 +163,15 @@ class StateKeeper:
                     self._made[id(tensor)] = _Made(path, tensor)
 
     def has_flags(self) -> bool:
-        """Whether the first run has changed plain values of attributes that have stayed so since, as counters do not."""
+        """Whether the first run has changed plain values of attributes that have not changed since (unlike counters)."""
         if self._flags:
             now = self._contents.changed_values()
             self._flags = {key: value for key, value in self._flags.items() if key in now and now[key] == value}
         return bool(self._flags)
 
     def _check_first_run(self, dirty: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Called after the second run, with the buffers that the first has written. Raises NimbleError where the second has not written the
-        same: it was put back, and would never be written again."""
+        """Called after the second run, with the buffers that the first has written. Raises NimbleError where the second has not written
+        the same ones: these were restored, and would never be written again."""
         if any(is_same(buffer, value) or not is_alike(buffer, first) for (buffer, value), first in zip(dirty, self._first)):
             names = ", ".join(sorted({repr(key) for _, key in self._flags}))
             raise NimbleError(f"the module's first run writes to a buffer as later ones do not, and notes in attributes ({names}) that it "
@@ -181,7 +181,7 @@ class StateKeeper:
     def _copy(pairs: List[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         with torch.no_grad():
             for buffer, value in pairs:
-                buffer.data.copy_(value)  # by .data, since what autograd has saved is the same in the end
+                buffer.data.copy_(value)  # by .data, since tensors saved by autograd are unchanged in the end
 
 
 class _Made:

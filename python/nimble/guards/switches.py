@@ -1,7 +1,7 @@
-"""PyTorch's state outside of modules: the switches that kernels are chosen by, and what keeps a call from being served by a graph, as a
-lack of memory.
+"""PyTorch's state outside of modules: the switches that kernels are chosen by, and conditions that keep a graph from serving
+a call, such as a lack of memory.
 
-Each thread sees its own state where PyTorch keeps it by thread. Any thread."""
+Each thread sees its own state where PyTorch keeps it per thread. Any thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 import torch
 from torch.autograd import forward_ad as _forward_ad
 
-# A switch is anything that torch._C can get and set by functions of one name, so that switches of later releases count as well. The
-# setters for attention have names of their own, and two switches have no setter.
+# A switch is anything that torch._C can get and set by functions of one name, which includes switches of later releases. The
+# setters for attention have different names, and two switches have no setter.
 _ATTENTION = "_sdp_enabled"
 _WITHOUT_SETTER = ("_get_default_device", "_get_deterministic_algorithms_warn_only")
 # Switches that choose no kernel on NVIDIA GPUs, or are compared elsewhere.
@@ -40,11 +40,11 @@ _OTHERS = frozenset((
     "_get_value_trace",
     "_get_warnAlways",
 ))
-# Newer releases have these by part of the library; the older functions raise there where the newer ones were used.
+# Newer releases have these per part of the library; there the older functions raise once the newer ones were used.
 _PRECISIONS = (("generic", "all"), ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"))
 _OLD_PRECISIONS = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32", "_get_float32_matmul_precision")
 
-_NAMED = ("_cuda_tunableop_is_enabled", "_cuda_tunableop_tuning_is_enabled", "_cuda_get_cudnn_benchmark_limit")  # those of other names
+_NAMED = ("_cuda_tunableop_is_enabled", "_cuda_tunableop_tuning_is_enabled", "_cuda_get_cudnn_benchmark_limit")  # with names of other forms
 
 _C: Any = torch._C  # much of it is not in its stubs, or not in each release
 
@@ -77,7 +77,7 @@ _SAVES_ELSEWHERE: "Optional[Callable[[bool], Any]]" = getattr(getattr(_C, "_auto
 
 
 def _asked_for_hooks() -> "Callable[[], Any]":
-    """The function of this release with the arguments that it takes, if it has one."""
+    """This release's function bound to the arguments that it takes, if it has one."""
     for arguments in ((True,), ()):
         try:
             if _SAVES_ELSEWHERE is not None:
@@ -121,8 +121,8 @@ _GET += _of_python()
 
 
 def state() -> "Tuple[Hashable, ...]":
-    """Equal where PyTorch's switches lead the same module and arguments to the same kernels. Training mode, autocast, the default dtype
-    and deterministic algorithms are in the call's signature already."""
+    """Equal where PyTorch's switches lead the same module and arguments to the same kernels. The call's signature already has
+    training mode, autocast, the default dtype and deterministic algorithms."""
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), kernels()
 
 
@@ -135,7 +135,7 @@ _last: "Tuple[List[Any], Kernels]" = [], Kernels()
 
 
 def kernels() -> Kernels:
-    """state() without the modes of gradients, which are in the signature where they count."""
+    """state() without the modes of gradients, which are in the signature where they matter."""
     global _last
     values = [get() for get in _GET]
     values.append(_default_device()[1])
@@ -151,7 +151,7 @@ def autocast() -> "Tuple[bool, bool, torch.dtype, torch.dtype]":
     return (torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled(), torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype())
 
 
-if hasattr(torch, "get_autocast_dtype"):  # where it is, those for each device are deprecated
+if hasattr(torch, "get_autocast_dtype"):  # where it exists, the per-device functions are deprecated
     def autocast() -> "Tuple[bool, bool, torch.dtype, torch.dtype]":  # noqa: F811
         return (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu"),
                 torch.get_autocast_dtype("cuda"), torch.get_autocast_dtype("cpu"))
@@ -162,16 +162,16 @@ def kernels_and_modes() -> "Tuple[Hashable, ...]":
     return kernels(), torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled(), autocast()
 
 
-# What a function does that does not leave the switches as they were.
+# For messages: the effect of a function that does not restore the switches.
 CHANGES_SWITCHES = ("changes a switch of PyTorch that kernels are chosen by (TF32, deterministic algorithms, the default dtype or device), "
-                    "which a graph would not do: change it outside, or put it back within")
+                    "which a graph would not do: change it outside, or restore it within")
 
 
 def why_not_replayed() -> Optional[str]:
-    """What looks at the ops of the call, where a replay has none; None where nothing does."""
+    """What observes the ops of the call, since a replay has none; None where nothing does."""
     if (_FUNCTION_MODES() == 0 and _DISPATCH_MODES() == 0 and _FUNCTORCH() is None and _DYNAMO() is None and _TRACED() is None
             and _forward_ad._current_level < 0):
-        return None  # as ever, in a third of a microsecond
+        return None  # the common case, in a third of a microsecond
     if _C._get_tracing_state() is not None:
         return "traced by torch.jit"
     if not _default_device()[0]:
@@ -186,7 +186,7 @@ def why_not_replayed() -> Optional[str]:
 
 
 def why_eager() -> Optional[str]:
-    """What requires an eager run around the call; None where nothing does."""
+    """The context that requires an eager run of the call; None where nothing does."""
     return why_not_replayed() or ("profiled" if _PROFILES() else None)
 
 
@@ -196,9 +196,9 @@ def saves_elsewhere() -> bool:
 
 
 def why_not_trained() -> Optional[str]:
-    """What requires an eager run of a call that trains; None where nothing does."""
+    """The context that requires an eager run of a training call; None where nothing does."""
     if _SAVES_ELSEWHERE is None or not hasattr(_C._autograd, "_get_current_graph_task_keep_graph"):
-        return "training, and this PyTorch does not tell enough of it"  # up to 2.7
+        return "training, and this PyTorch is too old to observe it"  # up to 2.7
     if _SAVES_ELSEWHERE(True) is not None:
         return "under hooks for what autograd saves"
     if torch.is_anomaly_enabled():
@@ -207,13 +207,13 @@ def why_not_trained() -> Optional[str]:
 
 
 def has_other_ranks() -> bool:
-    """Whether there are other ranks. Collectives of a call that runs once more than theirs would never end."""
+    """Whether there are other ranks. Collectives of a call that runs more often than theirs would never end."""
     distributed: Any = torch.distributed
     return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
 
 
 def has_room(device: torch.device, share: int = 4) -> bool:
-    """Whether one part in so many of the GPU's memory is free for another graph."""
+    """Whether 1/`share` of the GPU's memory is free for another graph."""
     if device.type != "cuda":
         return True
     free, total = torch.cuda.mem_get_info(device)

@@ -20,7 +20,7 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """The same but for rounding: kernels do not always add in the same order."""
+    """The same except for rounding: kernels do not always add in the same order."""
     with torch.no_grad():
         return is_same(one, other) or one.is_floating_point() and torch.allclose(one.float(), other.float(), 1e-3, 1e-5, equal_nan=True)
 
@@ -45,12 +45,12 @@ def strided_parts(tensor: torch.Tensor) -> List[torch.Tensor]:
         try:
             return [getattr(tensor, rows)(), getattr(tensor, columns)(), tensor.values()]
         except RuntimeError:
-            pass  # the other one, then
+            pass  # try the other one
     raise NimbleError(f"a tensor has layout {tensor.layout}, and it is not known where its memory is")
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the tensor tells where its memory is. Lazy tensors do not, nor do classes with other tensors inside."""
+    """Whether the tensor tells where its memory is. Lazy tensors and wrapper classes do not."""
     try:
         return not is_lazy(tensor) and all(part.data_ptr() or not part.numel() or part.is_meta for part in strided_parts(tensor))
     except RuntimeError:

@@ -9,11 +9,11 @@ import torch
 
 from nimble.objects.memory import storage_address, storage_of, unique, versions
 
-_CHUNK = 1 << 20  # words that are looked at at once
+_CHUNK = 1 << 20  # words per step
 
 
 def memory_start(tensor: torch.Tensor) -> int:
-    """The address where the tensor's memory begins. 0 where it has none, as classes that have other tensors inside."""
+    """The address where the tensor's memory begins. 0 where it has none, as with wrapper classes."""
     if tensor.layout is not torch.strided or tensor.numel() == 0:
         return 0
     try:
@@ -51,7 +51,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _number(memory: torch.Tensor) -> torch.Tensor:
-    """A checksum on the tensor's device. The places of words and chunks count."""
+    """A checksum on the tensor's device. The positions of words and chunks enter it."""
     words = memory.numel() // 8 if memory.data_ptr() % 8 == 0 else 0
     parts = [*torch.split(memory[:8 * words].view(torch.int64), _CHUNK), *torch.split(memory[8 * words:], _CHUNK)]
     most = max((part.numel() for part in parts), default=0)

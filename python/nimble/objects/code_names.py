@@ -1,4 +1,4 @@
-"""The names that code objects have: which ones the code reads, and which methods it may call without naming them. No state; any thread."""
+"""The names that code objects have: which ones the code reads, and which methods it may call implicitly. No state; any thread."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 import types
 from typing import Any, FrozenSet, Iterator, Set
 
-# Special methods that no syntax calls on an object that is there: they make it, describe it for people, or for pickle.
+# Special methods that no syntax calls on an existing object: they make it, or describe it for people or pickle.
 _NOT_CALLED = {f"__{name}__" for name in (
     "init", "new", "init_subclass", "class_getitem", "set_name", "post_init", "del", "repr", "str", "format", "dir", "sizeof", "reduce",
     "reduce_ex", "getstate", "setstate", "getnewargs", "getnewargs_ex", "copy", "deepcopy", "replace")}
 _WALKS = frozenset(("modules", "named_modules", "children", "named_children", "apply", "get_submodule", "_modules"))
 _TAKES_ALL = frozenset(("vars", "__dict__", "asdict", "astuple"))
-_MADE = ("<string>", "<attrs ")  # where dataclasses and the like have their methods from
+_MADE = ("<string>", "<attrs ")  # the files of methods that dataclasses and the like generate
 
 
 def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -47,18 +47,18 @@ def _loads_a_method(instruction: dis.Instruction) -> bool:
 
 
 def walks(names: Set[str]) -> bool:
-    """Whether code with these names may reach submodules without naming each."""
+    """Whether code with these names may reach submodules without naming each one."""
     return not names.isdisjoint(_WALKS)
 
 
 def takes_all(names: Set[str]) -> bool:
-    """Whether code with these names may read attributes without naming each."""
+    """Whether code with these names may read attributes without naming each one."""
     return not names.isdisjoint(_TAKES_ALL)
 
 
 def is_called(name: str, value: Any) -> bool:
-    """Whether syntax, or a built-in function, may call this attribute of a class of the program's. Methods that dataclasses and the like
-    generate do not count: they read every attribute."""
+    """Whether syntax, or a built-in function, may call this attribute of a class of the program's. Methods that dataclasses and the
+    like generate are excluded: they read every attribute."""
     if not (name.startswith("__") and name.endswith("__")) or name in _NOT_CALLED:
         return False
     function = getattr(value, "__func__", value)

@@ -1,7 +1,7 @@
-"""Reads and refills lists, dictionaries, sets and deques by Python's own methods, whatever their classes override. Libraries have
-dictionaries that make or import something where a value is asked for.
+"""Reads and refills lists, dictionaries, sets and deques by Python's own methods, whatever their classes override.
+Libraries have dictionaries that make or import something on access.
 
-No state. The caller keeps threads away that change such a container meanwhile."""
+No state. The caller ensures that no thread changes such a container meanwhile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import collections
 from operator import is_
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-KINDS = (list, dict, set, collections.deque)  # that can be changed
+KINDS = (list, dict, set, collections.deque)  # mutable
 _BASES: "Tuple[Any, ...]" = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
 
 
 def _base(where: Any) -> Any:
-    """The built-in class of a container, whatever class of its own it has."""
+    """The built-in base class of a container."""
     kind = type(where)
     return kind if kind in _BASES else next(base for base in _BASES if isinstance(where, base))
 
@@ -36,7 +36,7 @@ def items(where: "Dict[Any, Any]") -> Iterator[Tuple[Any, Any]]:
 
 
 def attributes(where: Any) -> "Optional[Dict[str, Any]]":
-    """The __dict__ of a container with a class of its own, if it has one."""
+    """The __dict__ of a container of a subclass, if it has one."""
     return getattr(where, "__dict__", None)
 
 
@@ -69,7 +69,7 @@ def content(where: Any) -> Any:
 
 
 def has(where: Any, before: Any) -> bool:
-    """Whether the content is what content() gave: the same objects, in the same order where there is one."""
+    """Whether the content equals what content() returned: the same objects, in the same order where there is one."""
     if isinstance(where, (set, frozenset)):
         return sorted(map(id, elements(where))) == sorted(map(id, before))
     now = elements(where)
@@ -79,7 +79,7 @@ def has(where: Any, before: Any) -> bool:
 
 
 def fill(where: Any, before: Any) -> None:
-    """Gives the container the content that content() gave. It stays the same object."""
+    """Restores the content that content() returned. It stays the same object."""
     base = _base(where)
     base.clear(where)
     if isinstance(where, dict):

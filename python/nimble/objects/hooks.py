@@ -1,6 +1,6 @@
 """Hooks that PyTorch keeps: of optimizers, modules and tensors, and the global ones.
 
-A step's graph has done what they did, so nimble.step_state follows them, and compares which there are. No state; any thread."""
+A step's graph contains their work, so nimble.step_state follows them, and compares the set of hooks. No state; any thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 _modules: Any = torch.nn.modules.module
 _HOOKS = [name for name in vars(torch.nn.Module()) if name.endswith("hooks") and name.startswith(("_forward", "_backward"))]
 _GLOBAL_HOOKS = [name for name, value in vars(_modules).items() if name.startswith("_global") and name.endswith("hooks")]
-_optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim in some releases
+_optimizers = importlib.import_module("torch.optim.optimizer")  # not an attribute of torch.optim in some releases
 
 backward_hooks = attrgetter("_backward_hooks")
 
@@ -23,7 +23,7 @@ def accumulate_hooks(tensor: torch.Tensor) -> Any:
 
 
 def hooks_of(optimizer: torch.optim.Optimizer) -> List[Any]:
-    """Functions that run with an optimizer's step, and what has replaced its methods, or None."""
+    """Functions that run with an optimizer's step, and replacements of its methods, or None."""
     return [*(hook for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
               for hook in getattr(optimizer, name, {}).values()), optimizer.__dict__.get("step"), optimizer.__dict__.get("zero_grad")]
 

@@ -1,6 +1,6 @@
-"""Random numbers that the host draws: Python's, NumPy's, PyTorch's on the CPU, and those of generators that a program has.
+"""The host's random number generators: Python's, NumPy's, PyTorch's on the CPU, and the program's own.
 
-A HostRandom remembers them as they were when it was made. No locks: what other threads draw meanwhile is not told apart."""
+A HostRandom remembers their state at construction. No locks: draws by other threads meanwhile are not distinguished."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 import torch
 
-_Kept = Tuple[Callable[[], Any], Callable[[Any], Any], Any]  # how to read and write it, and what it was
+_Kept = Tuple[Callable[[], Any], Callable[[Any], Any], Any]  # its getter and setter, and the saved state
 
 
 def is_generator(value: Any) -> bool:
@@ -34,8 +34,8 @@ class HostRandom:
                 self._others.append(_kept(*way))
 
     def who_has_drawn(self, but_torch: bool = False) -> Optional[str]:
-        """What has drawn random numbers since, as a phrase for a message; None where nothing has. but_torch: PyTorch's global generator
-        does not count."""
+        """What has drawn random numbers since, as a phrase for a message; None where nothing has. but_torch: ignores
+        PyTorch's global generator."""
         if any(_differs(kept) for kept in self._others):
             return "by Python's `random`, NumPy or a generator of its own"
         return "on the CPU" if not but_torch and _differs(self._torch) else None

@@ -17,16 +17,16 @@ WEAK = (weakref.ref, *weakref.ProxyTypes, weakref.WeakValueDictionary, *WEAK_KEY
 C_DATA: Any = ctypes.c_int.__mro__[-2]
 _POINTERS = (ctypes._Pointer, ctypes.c_char_p, ctypes.c_wchar_p, ctypes.py_object)
 _INTERNALS = {"data", "_remove", "_pending_removals", "_iterating", "_dirty_len"}  # of weak dictionaries and sets
-# Modules of C with objects that never change, or change without a meaning.
+# C modules with objects that never change, or whose changes do not matter.
 _CONSTANT_OF = {"builtins", "collections", "datetime", "decimal", "functools", "operator", "_operator", "_struct", "_thread", "zoneinfo",
                 "numpy", "numpy.dtypes", "torch"}
-# Methods that syntax calls, without naming them.
+# Methods that syntax calls implicitly.
 _CALLED = {"__call__", "__getitem__", "__len__", "__iter__", "__contains__", "__bool__", "__float__", "__int__", "__index__", "__add__",
            "__radd__", "__mul__", "__rmul__"}
 
 
 def weak_parts(value: Any, inside: "Callable[[Any], Optional[Dict[str, Any]]]") -> List[Any]:
-    """What a value of WEAK leads to; the objects that it refers to weakly come first."""
+    """The parts of a value of a type in WEAK, its weakly referenced objects first."""
     if issubclass(type(value), weakref.ref):
         return [weakref.ref.__call__(value)]
     if issubclass(type(value), weakref.ProxyTypes):
@@ -45,12 +45,12 @@ def weak_parts(value: Any, inside: "Callable[[Any], Optional[Dict[str, Any]]]") 
 
 
 def number_of_weak_keys(value: Any, inside: "Callable[[Any], Optional[Dict[str, Any]]]") -> int:
-    """How many of the parts are weak keys, or elements of a weak set, which may be other modules."""
+    """How many of the parts are weak keys, or elements of a weak set, and may be other modules."""
     return len((inside(value) or {}).get("data", ())) if issubclass(type(value), WEAK_KEYS) else 0
 
 
 def cached_parts(value: Any) -> List[Any]:
-    """What an lru_cache holds, in an order that calls do not change."""
+    """The content of an lru_cache, in an order that calls do not change."""
     found: Dict[int, Any] = {}
     own = value.__dict__
     is_bounded = CACHED.cache_info(value).maxsize is not None  # type: ignore[attr-defined]
@@ -66,17 +66,17 @@ def cached_parts(value: Any) -> List[Any]:
 
 
 def parts_cached_now(value: Any) -> "Callable[[Any], List[Any]]":
-    """A function for the parts of an lru_cache that it has now; other calls may add others."""
+    """A function that returns the parts that an lru_cache has now; other calls may add others."""
     known = frozenset(map(id, cached_parts(value)))
     return lambda value: [each for each in cached_parts(value) if id(each) in known]
 
 
 def leads_elsewhere(value: Any) -> bool:
-    """Whether an object of ctypes points to memory outside of itself."""
+    """Whether a ctypes object points to memory outside of itself."""
     if isinstance(value, _POINTERS):
         return True
     if isinstance(value, ctypes._CFuncPtr):  # type: ignore[attr-defined]
-        return False  # what it does is up to a library
+        return False  # its effect is up to a library
     return not all(each is None or type(each) in (memoryview, bytes, int) for each in _leaves(value._objects))
 
 
@@ -95,10 +95,10 @@ def semaphore_key(value: Any) -> Tuple[str, int]:
 
 
 def is_opaque(kind: type, names: AbstractSet[str]) -> bool:
-    """Whether code that reads these attributes may learn something from objects of a class of C that cannot be compared."""
+    """Whether code that reads these attributes may learn something from objects of a C class that cannot be compared."""
     if kind.__module__ in _CONSTANT_OF or kind.__module__.split(".")[0] == "torch":
         return False
     bases = [base for base in kind.__mro__ if base is not object]
     if all("__slots__" in vars(base) for base in bases):
-        return False  # one of Python's, with nothing in it
+        return False  # a plain Python object without content
     return any(name in names or name in _CALLED for base in bases for name in vars(base))

@@ -28,6 +28,6 @@ def is_programs(name: Any) -> bool:
 
 
 def bases_of(kind: type) -> List[Any]:
-    """The program's classes among those from which a class has its attributes, and among those of its metaclass."""
+    """The program's classes among the bases of a class and of its metaclass."""
     made_by: type = type(kind)
     return [base for base in [*kind.__mro__, *made_by.__mro__] if is_programs(base.__module__)]

@@ -29,7 +29,7 @@ def extent(tensor: torch.Tensor) -> int:
 
 
 def repeats_of(tensor: torch.Tensor) -> List[int]:
-    """Dimensions that repeat one element, as expand() makes them."""
+    """Dimensions that repeat one element, such as expand() creates."""
     return [d for d, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())) if stride == 0 and size > 1]
 
 
@@ -41,7 +41,8 @@ def once(tensor: torch.Tensor, repeats: List[int]) -> torch.Tensor:
 
 
 def overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two elements may share memory, by strides: none do where each stride exceeds all smaller dimensions together."""
+    """Whether two elements may share memory, by strides: none do where each stride exceeds the extent of all smaller
+    dimensions."""
     last = 0
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
         if stride <= last:
@@ -51,7 +52,7 @@ def overlaps(tensor: torch.Tensor) -> bool:
 
 
 def take_grad_dtype(given: torch.Tensor, mine: torch.Tensor) -> None:
-    """Gives the leaf `mine` the gradient dtype of the leaf `given`, where this PyTorch has such a setting."""
+    """Gives the leaf `mine` the gradient dtype of the leaf `given`, if this PyTorch has that setting."""
     of_given: Any = given
     if hasattr(torch.Tensor, "grad_dtype") and given.is_leaf and of_given.grad_dtype is not given.dtype:
         setattr(mine, "grad_dtype", of_given.grad_dtype)
@@ -65,7 +66,8 @@ def weakly(tensor: torch.Tensor, gone: "Optional[Callable[[Any], Any]]" = None) 
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """A number that rises when the tensor is written to; 0 for inference tensors, which cannot be written where graphs are prepared."""
+    """A number that increases when the tensor is written to; 0 for inference tensors, which cannot be written where graphs
+    are prepared."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -80,7 +82,7 @@ _version = attrgetter("_version")
 
 
 def unique(tensors: Iterable[torch.Tensor]) -> List[torch.Tensor]:
-    """Each tensor once, in the order of their first occurrence."""
+    """Each tensor once, in the order of first occurrence."""
     return list({id(t): t for t in tensors}.values())
 
 

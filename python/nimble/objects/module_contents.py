@@ -1,5 +1,5 @@
-"""What modules hold besides what they have registered: tensors, generators of random numbers and other modules, in their attributes
-and in the tuples, lists, dictionaries and objects there. No state; any thread.
+"""Finds what modules hold unregistered: tensors, generators of random numbers and other modules, in their attributes and in
+the tuples, lists, dictionaries and objects there. No state; any thread.
 
 The search takes a bounded number of objects, the nearest first: what a module refers to may be a whole program.
 """
@@ -21,9 +21,9 @@ from nimble.objects.memory import is_array
 from nimble.objects.plain import KINDS, is_plain
 from nimble.objects.walk import Walk
 
-_MOST = 20000  # objects that are looked at
+_MOST = 20000  # objects to inspect
 _MOST_LEVELS = 8
-_LEAVES = (*KINDS, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)  # that are not looked into
+_LEAVES = (*KINDS, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)  # that are not inspected
 _ORDERED = (list, tuple, collections.deque)
 _LIBRARIES = frozenset(("torch", "numpy", "logging", "threading", "weakref", "functools", "builtins", "ctypes", "concurrent", "nimble"))
 OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}  # attributes
@@ -33,19 +33,20 @@ _Found = Tuple[Any, _At]
 
 
 class ModuleContents:
-    """What a module and its submodules hold. `tensors` and `modules` by the path to each, a tensor once for each path; `containers`
-    that can be changed, each with a copy of its content, and with whether it is the __dict__ of a module or another object."""
+    """The contents of a module and its submodules. `tensors` and `modules` by the path to each, a tensor once for each
+    path; mutable `containers`, each with a copy of its content, and with whether it is the __dict__ of a module or another
+    object."""
 
     def __init__(self) -> None:
         self.tensors: List[Tuple[str, torch.Tensor]] = []
-        self.modules: List[Tuple[str, torch.nn.Module]] = []  # that are not registered
+        self.modules: List[Tuple[str, torch.nn.Module]] = []  # unregistered
         self.generators: List[Any] = []
         self.containers: List[Tuple[Any, Any, bool]] = []
-        self.others: List[Any] = []  # that can be changed, too: sets, arrays, bytearrays, iterators, objects with __slots__
+        self.others: List[Any] = []  # also mutable: sets, arrays, bytearrays, iterators, objects with __slots__
 
 
 def find(module: torch.nn.Module) -> ModuleContents:
-    """What the module holds. Not looked into are Python attributes of tensors, functions, and objects of PyTorch's own."""
+    """The module's contents. Does not inspect Python attributes of tensors, functions, and PyTorch's own objects."""
     search = _Search()
     roots = [found for name, child in module.named_modules() for found in search.attributes(name, child, 0)]
     for child in module.modules():
@@ -83,7 +84,7 @@ class _Search:
         return self._object(path, value, level + 1)
 
     def attributes(self, path: str, owner: Any, level: int) -> List[_Found]:
-        """All that the owner's __dict__ has."""
+        """The entries of the owner's __dict__."""
         attributes = owner.__dict__
         self.found.containers.append((attributes, dict(attributes), True))
         return [(value, (f"{path}.{key}" if path else str(key), level)) for key, value in attributes.items()
@@ -100,7 +101,7 @@ class _Search:
             self.found.others.append(value)
         elif not isinstance(value, (tuple, frozenset)):
             self.found.containers.append((value, containers.content(value), False))
-        if containers.attributes(value) is not None:  # a class of its own may have some besides what it holds
+        if containers.attributes(value) is not None:  # a subclass may have attributes besides its elements
             yield from self.attributes(path, value, level)
         if isinstance(value, dict):
             places = [(_text_of(key, number), each) for number, (key, each) in enumerate(containers.items(value))]
@@ -119,7 +120,7 @@ class _Search:
 
 
 def _text_of(key: Any, number: int) -> str:
-    """Tensors would wait for the GPU for their text."""
+    """A tensor's text would wait for the GPU."""
     return repr(key) if isinstance(key, (str, int)) else f"<{type(key).__name__} {number}>"
 
 
@@ -134,7 +135,7 @@ def is_iterator(value: Any) -> bool:
 
 
 def slots_of(value: Any) -> List[str]:
-    """Names of the slots that the program's classes give the value."""
+    """Names of the slots that the program's classes add to the value."""
     return [key for kind in type(value).__mro__ for key, each in kind.__dict__.items()
             if isinstance(each, types.MemberDescriptorType) and not _is_of_library(str(kind.__module__))]
 
@@ -144,7 +145,7 @@ def _is_of_library(module: str) -> bool:
 
 
 def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
-    """What is looked at of objects that are not looked at themselves."""
+    """What is inspected of objects that are not themselves inspected."""
     if isinstance(value, functools.partial):
         yield from (("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, types.MethodType):
@@ -154,13 +155,14 @@ def _inside(value: Any) -> "Iterator[Tuple[str, Any]]":
 
 
 class AttributeValues:
-    """What attributes of a module were when it was made: tensors, also those in containers there, and plain values of modules."""
+    """The attributes of a module at construction: tensors, including those in containers there, and plain values of
+    modules."""
 
     def __init__(self, contents: ModuleContents) -> None:
         self._containers = contents.containers
 
     def changed_values(self) -> "Dict[Tuple[int, str], Any]":
-        """Plain values of modules' attributes that are not what they were, as they are now, by where and which."""
+        """The present values of modules' plain attributes that have changed, by namespace and name."""
         found: Dict[Tuple[int, str], Any] = {}
         for number, (where, before, is_dict_of_object) in enumerate(self._containers):
             if is_dict_of_object and _is_of_module(before):
@@ -169,8 +171,8 @@ class AttributeValues:
         return found
 
     def put_back(self) -> None:
-        """Undoes what has come, gone or become another: tensors and what holds tensors, and plain values of modules' attributes. Plain
-        values of other objects may be other threads'."""
+        """Undoes additions, removals and replacements of tensors and what holds tensors, and of plain values of
+        modules' attributes. Plain values of other objects may belong to other threads."""
         for where, before, is_dict_of_object in self._containers:
             if isinstance(where, dict):
                 _put_back_dictionary(where, before, is_dict_of_object, is_dict_of_object and _is_of_module(before))
@@ -180,7 +182,7 @@ class AttributeValues:
 
 
 def _put_back_dictionary(where: "Dict[Any, Any]", before: "Dict[Any, Any]", is_dict_of_object: bool, has_values: bool) -> None:
-    """has_values: plain values are put back, too."""
+    """has_values: restores plain values, too."""
     now = containers.content(where)
 
     def is_ours(*values: Any) -> bool:
@@ -225,8 +227,8 @@ class _Keys:
 
 
 def known_by_identity(module: torch.nn.Module) -> "List[Tuple[str, Any]]":
-    """Elements of sets, keys of dictionaries, and numbers in lists and tuples, where these are attributes or in such: with the path
-    of each container."""
+    """Elements of sets, keys of dictionaries, and numbers in lists and tuples, where these are attributes or nested in
+    attributes: with the path of each container."""
     keys = _Keys()
     keys.walk.depth_first(keys, [(value, (f"{name}.{key}" if name else key, 0)) for name, child in module.named_modules()
                                  for key, value in child.__dict__.items() if key not in OF_EVERY_MODULE])
@@ -265,5 +267,5 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def tensors_of(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    """The tensors that a module holds besides those that are registered, by path."""
+    """The unregistered tensors that a module holds, by path."""
     return dict(find(module).tensors)

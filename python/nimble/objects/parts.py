@@ -1,4 +1,4 @@
-"""What Python objects of each kind hold: their parts. No state, and runs no code of the program's; any thread."""
+"""The parts that Python objects of each kind hold. No state, and runs none of the program's code; any thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_kind(value: Any, kinds: Any) -> bool:
 
 
 def inside(value: Any) -> "dict[str, Any] | None":
-    """An object's own dictionary; the calling thread's, where it has one for each thread."""
+    """An object's own dictionary; the calling thread's, if it has one per thread."""
     try:
         if is_kind(value, _thread._local):
             found = _thread._local.__getattribute__(value, "__dict__")

@@ -1,9 +1,8 @@
 """The package's one notion of a plain value: a number, a text or the like that never changes and leads to nothing else.
 
 KINDS lists the types once. is_plain() takes exactly these: identity stands for the value, and the value may be held. Instances of
-subclasses may carry attributes; who does not mind asks isinstance(value, KINDS). No state, and runs no code of the program's; any
-thread.
-"""
+subclasses may carry attributes; where that does not matter, use isinstance(value, KINDS). No state, and runs none of the
+program's code; any thread. """
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ _MOST_ELEMENTS = 64  # of a tuple that counts as plain
 
 
 def is_plain(value: Any) -> bool:
-    """Whether the value never changes and leads to nothing else. So are tuples of such, members of enums, and bare object()s."""
+    """Whether the value never changes and leads to nothing else. That includes tuples of such values, members of enums, and bare
+    object()s."""
     kind = type(value)
     return (kind in _EXACT or kind is object or issubclass(kind, enum.Enum)
             or kind in (tuple, torch.Size) and len(value) <= _MOST_ELEMENTS and all(map(is_plain, value)))
@@ -33,14 +33,14 @@ def is_atom(value: Any) -> bool:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether the value is plain and no member of the program's own enums, which may have attributes."""
+    """Whether the value is plain and not a member of the program's own enums, which may have attributes."""
     if issubclass(type(value), enum.Enum):
         return not is_programs(type(value).__module__)
     return all(map(is_constant, value)) if type(value) is tuple and len(value) <= _MOST_ELEMENTS else is_plain(value)
 
 
 def plain_key(value: Any) -> Hashable:
-    """A key of a plain value, equal only for values that a program cannot tell apart by looking."""
+    """A key of a plain value, equal only for values that a program cannot distinguish."""
     kind: Any = type(value)
     if kind is float:
         return kind, value.hex()  # 0.0 == -0.0, and nan is never equal to itself

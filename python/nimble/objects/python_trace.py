@@ -1,12 +1,12 @@
-"""Traces one eager run of a module by Python's profiling hook: what its code reads outside of the module, and what it does that a graph
-would not do.
+"""Traces one eager run of a module by Python's profiling hook: what its code reads outside of the module, and which of its effects a
+graph would not have.
 
 The hook reports each function that is called. PyTorch's own functions count as known, except those that talk to other processes, and
-what its layers call, which may be patched. Of all other functions each global name that their code reads is noted, with what is read
-through modules and classes: a guard compares these at each call. A method of a module that is not a submodule ends it. What is reached
-by other ways cannot be noted; comparing replays with eager runs is for that.
+what its layers call, which may be patched. For all other functions it notes each global name that their code reads, with what is
+read through modules and classes: a guard compares these at each call. A method of a module that is not a submodule ends it. Reads
+by other ways go unnoticed; comparing replays with eager runs covers those.
 
-A PythonTrace belongs to one thread. It holds no module of the program's."""
+A PythonTrace belongs to one thread. It holds none of the program's modules."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _ANY_MODULE = os.path.join(_LAYERS, "modules", "module.py")
 _TENSOR_METHODS = os.path.join(_TORCH, "_tensor.py")
 _HOOKS = os.path.join(_TORCH, "autograd", "graph.py")  # hooks of saved tensors and nodes; checkpointing uses them, too
 _DYNAMO = os.path.join(_TORCH, "_dynamo") + os.sep
-_WHEN_IT_GOES = {"<lambda>", "_remove_id"}  # callbacks of its dictionaries with weak keys, which may run at any time
+_WHEN_IT_GOES = {"<lambda>", "_remove_id"}  # callbacks of its weak-key dictionaries, which may run at any time
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LOGGING = os.path.join(_LIBRARY, "logging") + os.sep
-# Modules of built-in functions with effects: they send something out of the process, or bring something in.
+# Modules of built-in functions with effects: they send something out of the process, or receive something.
 _EFFECTS = {"_io", "_queue", "_random", "_socket", "posix", "time", "_pickle", "_ctypes", "_posixsubprocess", "select", "_warnings",
             "_uuid"}
 _EFFECTFUL_OF = {("_thread", "start_new_thread"), ("_thread", "start_new"), ("_thread", "start_joinable_thread"),
                  ("datetime", "now"), ("datetime", "today"), ("datetime", "utcnow")}
-# Questions of the program's code that a graph would not ask again.
+# Queries by the program's code that a graph would not repeat.
 _ASKS = {("_thread", "get_ident"): "in which thread it runs", ("_thread", "get_native_id"): "in which thread it runs",
          (None, "storage_offset"): "where in memory a tensor is", (None, "data_ptr"): "where in memory a tensor is",
          (None, "_is_view"): "whether a tensor is a view", (None, "initial_seed"): "for a seed",
          (None, "is_inference"): "whether a tensor is of inference mode", (None, "is_pinned"): "whether memory is pinned",
          (None, "get_num_threads"): "how many threads there are"}
-# Code that asks on behalf of its caller.
+# Code that queries on behalf of its caller.
 _ON_BEHALF = (os.path.join(_LIBRARY, "threading.py"), os.path.join(_TORCH, "random.py"), os.path.join(_TORCH, "cuda", "random.py"))
-_BY_THE_PROGRAM = {"current_thread", "main_thread"}  # the functions of threading that the program asks by, and not a lock
-# Pinned memory is read when a graph runs, when something else may stand there.
+_BY_THE_PROGRAM = {"current_thread", "main_thread"}  # the functions of threading that the program queries, rather than a lock
+# A graph reads pinned memory when it runs, when it may contain something else.
 _EFFECTFUL_METHODS = {"pin_memory", "retain_grad"}
 _TENSOR_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 # Likewise of tensors, by functions and attributes in Python.
@@ -63,14 +63,14 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _MADE_OF_PYTHONS = (SimpleNamespace, functools.partial, torch.Tensor, FunctionType, BuiltinFunctionType, type)
 _MOST_CONTAINED = 64
 _MOST_NAMES = 2048
-_MOST_STEPS = 4  # of names that follow a global's
+_MOST_STEPS = 4  # of attribute names after a global's
 
 
 @dataclass
 class TracedRun:
-    """What a traced run has shown. `places`: (namespace, name) of what was read; a namespace is a dictionary or a class. `codes`: the code
-    that has run; of PyTorch's only functions with closures, as decorators make them. `names`: the attributes that the program's code
-    reads. `effect`: why a graph cannot stand for the run; None where nothing was seen."""
+    """The result of a traced run. `places`: (namespace, name) of each read; a namespace is a dictionary or a class. `codes`: the
+    code that has run; of PyTorch's only functions with closures, such as decorators create. `names`: the attributes that the
+    program's code reads. `effect`: why a graph cannot replace the run; None where no effect was seen."""
 
     places: "List[Tuple[Any, str]]" = field(default_factory=list)
     codes: "FrozenSet[CodeType]" = frozenset()
@@ -121,7 +121,7 @@ class PythonTrace:
                 self._see_built_in(frame, argument)
             elif event == "call":
                 self._see_function(frame)
-        except Exception as error:  # which would be the program's
+        except Exception as error:  # which would reach the program
             self._set_effect(f"it cannot be watched ({type(error).__name__}: {error})", frame)
 
     def _see_built_in(self, frame: FrameType, function: Any) -> None:
@@ -161,7 +161,7 @@ class PythonTrace:
             self._codes[code] = frame.f_globals
 
     def _see_method(self, frame: FrameType, owner: Any) -> None:
-        """Modules that are made in the run may do anything in it."""
+        """Modules made in the run may do anything in it."""
         if self._modules is not None and issubclass(type(owner), torch.nn.Module) and id(owner) not in self._modules:
             if frame.f_code.co_name == "__init__":
                 self._modules.add(id(owner))
@@ -194,7 +194,7 @@ class PythonTrace:
 
 
 def _asks_for_its_program(frame: FrameType) -> bool:
-    """Whether the program's code asks, and not Python's locks or PyTorch's own code."""
+    """Whether the caller is the program's code, and not Python's locks or PyTorch's own code."""
     asking: Optional[FrameType] = frame
     while asking is not None and asking.f_code.co_filename in _ON_BEHALF:
         if asking.f_code.co_filename == _ON_BEHALF[0] and asking.f_code.co_name not in _BY_THE_PROGRAM:
@@ -221,7 +221,7 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
             if name not in namespace:
                 _note(vars(builtins), name, code.co_names, places, _MOST_STEPS)
         elif instruction.opname == "LOAD_GLOBAL" and name in namespace:
-            # Of PyTorch's own layers what they call, which programs patch: torch.nn.functional's.
+            # For PyTorch's own layers the functions that they call, which programs patch: torch.nn.functional's.
             value = namespace[name]
             space, used = (vars(value), code.co_names) if isinstance(value, ModuleType) else (namespace, (name,))
             places.update(((id(space), each), (space, each)) for each in used
@@ -230,7 +230,7 @@ def _note_names(code: CodeType, namespace: "Dict[str, Any]", places: "Dict[Tuple
 
 
 def read_of_tensors(code: CodeType) -> Optional[str]:
-    """What the code reads of tensors that a graph would not read again. torch.autograd.grad does not count, nor does an object's own
+    """What the code reads from tensors that a graph would not read again. torch.autograd.grad is ignored, as is an object's own
     attribute of such a name."""
     before = ""
     for instruction in dis.get_instructions(code):
@@ -260,8 +260,8 @@ def _may_be_programs(value: Any) -> bool:
 
 
 def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tuple[int, str], Tuple[Any, str]]", steps: int) -> None:
-    """Notes that `name` is read there, and what the other names may read through it: of modules, and of classes and their bases. A name
-    that a namespace lacks may be a built-in function's until the namespace gets it."""
+    """Notes that `name` is read there, and what the other names may read through it: from modules, and from classes and their bases.
+    A name missing from a namespace may refer to a built-in function until the namespace gets it."""
     places[id(namespace), name] = namespace, name
     if name not in (namespace if isinstance(namespace, dict) else vars(namespace)):
         return
@@ -274,7 +274,7 @@ def _note(namespace: Any, name: str, names: "Tuple[str, ...]", places: "Dict[Tup
             if each in space and (id(space), each) not in places:
                 _note(space, each, names, places, steps - 1)
     elif isinstance(value, ModuleType):
-        # What a program has put into one of Python's.
+        # Attributes that a program has added to one of Python's modules.
         space = vars(value)
         places.update(((id(space), each), (space, each)) for each in names if each in space and _may_be_programs(space[each]))
     elif isinstance(value, type) and is_programs(value.__module__):

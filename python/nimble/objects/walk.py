@@ -1,11 +1,10 @@
-"""The package's one walk over Python objects. Visitors say what an object means to them and which objects to go on to.
+"""The package's one walk over Python objects. Visitors process an object and say which objects to visit next.
 
-A visitor's visit(value, at) is called for each object that the walk comes to, and returns the next ones, each with its own `at`:
-what the visitor has to know there (a path, a level, the names that the code has). A visitor that is to see an object once asks
-is_new().
+A visitor's visit(value, at) is called for each object that the walk reaches, and returns the next ones, each with its
+own `at`: the visitor's context there (a path, a level, the names that the code has). A visitor that must see an object
+only once checks is_new().
 
-A Walk belongs to one thread. It holds all that it has called new, so that no id is used again while it is there.
-"""
+A Walk belongs to one thread. It holds all objects that it has called new, so that no id is reused during its life. """
 
 from __future__ import annotations
 
@@ -18,22 +17,22 @@ At = TypeVar("At")
 
 class Visitor(Protocol[At]):
     def visit(self, value: Any, at: At) -> "Iterable[Tuple[Any, At]]":
-        """The objects to go on to. What it raises ends the walk and passes through."""
+        """The objects to visit next. Its errors end the walk and pass through."""
 
 
 class Walk(Generic[At]):
-    """most: how many objects are visited; is_complete is False once that has left some out."""
+    """most: how many objects are visited; is_complete is False once that limit has left some out."""
 
     def __init__(self, most: int = sys.maxsize) -> None:
         self.is_complete = True
         self.new = 0  # objects that is_new() has found new
-        self.depth = 0  # of the object that is visited, in a walk depth first
+        self.depth = 0  # of the visited object, in a depth-first walk
         self._left = most
         self._seen: Dict[Tuple[int, Hashable], Any] = {}
         self._is_over = False
 
     def is_new(self, value: Any, key: Hashable = None) -> bool:
-        """Whether this is asked for the first time, of the object alone or with a key."""
+        """Whether this is the first call for the object, alone or with a key."""
         place = id(value), key
         if place in self._seen:
             return False
@@ -52,7 +51,7 @@ class Walk(Generic[At]):
             waiting.extend(visitor.visit(*waiting.popleft()))
 
     def depth_first(self, visitor: "Visitor[At]", roots: "Iterable[Tuple[Any, At]]") -> None:
-        """What an object leads to before its neighbours. A visit() that is a generator goes on when that is done."""
+        """An object's references before its neighbours. A visit() that is a generator resumes when these are done."""
         waiting: "List[Iterator[Tuple[Any, At]]]" = [iter(roots)]
         while waiting:
             found = next(waiting[-1], None)

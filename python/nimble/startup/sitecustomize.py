@@ -1,9 +1,9 @@
-"""Found by Python at its start, where `nimble run` under NIMBLE_MODE=auto, or `python -m nimble run`, has put this folder in
-front of PYTHONPATH.
+"""Python runs this at its start, where `nimble run` under NIMBLE_MODE=auto, or `python -m nimble run`, has prepended
+this folder to PYTHONPATH.
 
-It leaves the program as it would be without this folder: sys.path, and the sitecustomize that it hides. It only adds a finder
-that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in. It runs in every
-Python program, of any version, so it does next to nothing, in old syntax, and lets no error through.
+It restores what the program would have without this folder: sys.path, and the sitecustomize that it hides. It only adds
+a finder that waits for PyTorch to be loaded, and then imports nimble.auto, from the package that this folder lies in.
+It runs in every Python program, of any version, so it does next to nothing, in old syntax, and lets no error escape.
 """
 # mypy: ignore-errors
 
@@ -12,7 +12,7 @@ import sys
 
 
 def _chain():
-    """Runs the sitecustomize that would have been found without this folder. What it raises is Python's to report."""
+    """Runs the sitecustomize that Python would have found without this folder. Python reports its errors."""
     own = sys.modules[__name__]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != here]
@@ -31,11 +31,11 @@ def _wait_for_torch():
     if sys.version_info < (3, 9) or not (is_auto or in_stream_order):
         return
     if any(getattr(finder, "waits_for_torch", False) for finder in sys.meta_path):
-        return  # by another folder like this one
+        return  # done by another folder like this one
     from importlib import util
 
     class Loading(object):
-        """PyTorch's loader, and what nimble.auto does before and after."""
+        """PyTorch's loader, with nimble.auto's work before and after."""
 
         def __init__(self, loader):
             self._loader = loader
@@ -56,7 +56,7 @@ def _wait_for_torch():
                 _guarded(after_import)
 
     class Waiting(object):
-        """Asked for each module that is looked for. Programs also look whether PyTorch is there, and never load it."""
+        """Called for each module to find. Programs may also check for PyTorch without loading it."""
 
         waits_for_torch = True
         looking = False
@@ -85,7 +85,7 @@ def _guarded(function):
         return None
 
 
-# What descriptor 2 was when Python started: lines go there, or nowhere. sys.stderr is the program's.
+# Descriptor 2 at Python's start: lines go there, or nowhere. sys.stderr is the program's.
 def _stderr():
     try:
         facts = os.fstat(2)
@@ -110,13 +110,13 @@ def _say(why):
 
 
 def _before_torch(util, spec):
-    """What to call after the import, or None."""
+    """Returns what to call after the import, or None."""
     hook = _import_hook(util)
     return None if hook is None else hook.before_torch(spec)
 
 
 def _import_hook(util):
-    """nimble.auto.hook of this very package. None where the program has another package of this name."""
+    """nimble.auto.hook of this package. None where the program has another package of this name."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     init = os.path.join(package, "__init__.py")
     found = sys.modules.get("nimble") or util.find_spec("nimble")
@@ -140,6 +140,6 @@ def _import_hook(util):
 
 try:
     _wait_for_torch()
-except Exception:  # then the program runs as without Nimble
+except Exception:  # the program runs without Nimble
     pass
 _chain()

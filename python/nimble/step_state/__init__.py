@@ -1,1 +1,1 @@
-"""What a step works on besides its arguments: found, compared at each call, and put back."""
+"""Finds the state that a step uses besides its arguments, compares it at each call, and restores it."""

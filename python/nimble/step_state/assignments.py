@@ -1,5 +1,5 @@
-"""What a step's modules assign while the step is captured: to their attributes, and to containers, arrays and objects there and elsewhere.
-Replays would assign nothing, so the capture is undone or refused. Belongs to one capture."""
+"""Detects what a step's modules assign during its capture: to their attributes, and to containers, arrays and objects there and
+elsewhere. Replays would assign nothing, so the capture is undone or refused. Belongs to one capture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nimble.objects.plain import is_plain, plain_key
 from nimble.step_state import outer_state
 
 _ORDER = object()
-_MOST_BYTES = 1 << 26  # of an array that is looked at
+_MOST_BYTES = 1 << 26  # of an array to compare
 
 
 class Assignments:
@@ -30,7 +30,7 @@ class Assignments:
         self._tensors = [(module, dict(contents.tensors)) for module, contents in found]
         self._containers: Dict[int, Tuple[Any, Any]] = {}
         for where, content, is_dict_of_object in chain.from_iterable(contents.containers for _, contents in found):
-            if is_dict_of_object:  # the rest is looked at by the modules' guards
+            if is_dict_of_object:  # the modules' guards check the rest
                 content = {key: value for key, value in content.items() if key not in OF_EVERY_MODULE}
             self._containers[id(where)] = where, content
         places, outside = outer_state.find(module for module, _ in found)
@@ -40,7 +40,7 @@ class Assignments:
         self._places = [(what, get, put, get()) for what, get, put in places]
 
     def check(self, inputs: List[Input]) -> None:
-        """Raises NimbleError where something has changed. What is made once, and kept, was made in eager runs."""
+        """Raises NimbleError where something has changed. Lazily made values were made in eager runs."""
         for module, tensors in self._tensors:
             check_attributes(tensors, module, inputs)
         for where, content in self._containers.values():
@@ -72,14 +72,14 @@ class Assignments:
 
 
 def _content_of(where: Any) -> Any:
-    """A copy; None where it would be too large, or could not be put back."""
+    """A copy; None where it would be too large, or could not be restored."""
     if is_array(where):
         return where.copy() if where.nbytes <= _MOST_BYTES else None
     if isinstance(where, bytearray):
         return bytes(where) if len(where) <= _MOST_BYTES else None
     if isinstance(where, containers.KINDS):
         return containers.content(where)
-    return {key: getattr(where, key, outer_state.MISSING) for key in slots_of(where)}  # none of iterators
+    return {key: getattr(where, key, outer_state.MISSING) for key in slots_of(where)}  # none for iterators
 
 
 def _is_another(where: Any, content: Any) -> bool:
@@ -125,7 +125,7 @@ def _differences(where: Any, content: Any) -> Iterator[Any]:
 
 
 def _is_alike(one: Any, other: Any) -> bool:
-    """Whether code cannot tell the values apart by looking."""
+    """Whether code cannot distinguish the values."""
     if one is other:
         return True
     if type(one) is type(other) and isinstance(one, (list, tuple)):

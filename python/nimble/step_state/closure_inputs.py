@@ -1,8 +1,7 @@
-"""What a step's function refers to: modules, optimizers and tensors that it works with, and the Python values that it reads.
+"""A step function's references: modules, optimizers and tensors that it uses, and the Python values that it reads.
 
-closure_search.py finds them; step_state.py compares them and puts them back. A ClosureInputs does not change; its slots read and
-write the places that they stand for.
-"""
+closure_search.py finds them; step_state.py compares and restores them. A ClosureInputs does not change; its slots read and
+write their places. """
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ class Slot:
 
 
 class Values:
-    """Reads many slots at once. `slots` has them in the order of what now() returns: most are in dictionaries, and come first."""
+    """Reads many slots at once. `slots` has them in the order of now()'s result: those in dictionaries, which are most, come
+    first."""
 
     def __init__(self, slots: Iterable[Slot]) -> None:
         self.slots = sorted(slots, key=lambda slot: slot.where is None)
@@ -39,8 +39,8 @@ class Values:
 
 
 class ClosureInputs:
-    """What a function was found to refer to, each object once. `slots` are the places from which it reads values, `containers` the
-    lists and the like among these values."""
+    """The references of a function, each object once. `slots` are the places from which it reads values, `containers` the lists
+    and the like among these values."""
 
     def __init__(self) -> None:
         self.modules: List[torch.nn.Module] = []
@@ -52,7 +52,7 @@ class ClosureInputs:
         self.generators: List[Any] = []  # of random numbers, on the host
         self.containers: List[Any] = []
         self.slots: List[Slot] = []
-        self.kept_alive: List[Any] = []  # so that no id is used again
+        self.kept_alive: List[Any] = []  # so that no id is reused
 
 
 def add_once(where: List[Any], value: Any) -> None:
@@ -61,7 +61,7 @@ def add_once(where: List[Any], value: Any) -> None:
 
 
 def cell_content(cell: Any) -> Any:
-    """What a closure cell holds; None where nothing is assigned yet."""
+    """The content of a closure cell; None while it is unassigned."""
     try:
         return cell.cell_contents
     except ValueError:

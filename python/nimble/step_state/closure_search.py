@@ -1,9 +1,9 @@
 """Finds what a step's function refers to (closure_inputs.py), as the visitor of a walk over Python objects.
 
-It looks at closure cells, default arguments and the global names that the code has; at the names that the code has of modules and
-classes; and at the same of each function that it finds so. Of an object it takes the attributes that any of this code names, of the
-object or its class, and the methods and properties of these names. It cannot find everything: what the code reaches by other ways
-(getattr, a registry of a library) has to be given. What is found and is too much to compare, or could not be put back, raises.
+It looks at closure cells, default arguments and the global names that the code has; at the names that the code reads from modules
+and classes; and at the same for each function found this way. Of an object it takes the attributes that any of this code names, of
+the object or its class, and the methods and properties of these names. It cannot find everything: what the code reaches by other
+ways (getattr, a library's registry) must be given. It raises for finds that are too large to compare, or could not be restored.
 
 find() has no state.
 """
@@ -36,14 +36,14 @@ from nimble.step_state.closure_inputs import ClosureInputs, Slot, add_once, cell
 from nimble.step_state.library_objects import (attributes_of, is_code, is_iterator, is_librarys, is_of_python, is_record, own_classes,
                                                text_of)
 
-_MOST = 4000  # objects that are looked at: models of transformers have 2100, where all that they can make use of is installed
+_MOST = 4000  # objects to visit: models of transformers have 2100, with all their optional dependencies installed
 _MOST_LEVELS = 500
 MOST_ELEMENTS = 64  # of a container; more where all are plain values
 _MOST_PLAIN = 10000
 _MOST_SHOWN = 6  # functions
 
 _MAKES = ("__init__", "__new__", "__post_init__")
-_COMPARED = {"state", "param_groups"}  # attributes of optimizers that are compared otherwise
+_COMPARED = {"state", "param_groups"}  # attributes of optimizers that are compared separately
 
 _LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 _schedulers = torch.optim.lr_scheduler
@@ -51,7 +51,7 @@ _SCHEDULER = getattr(_schedulers, "LRScheduler", None) or getattr(_schedulers, "
 
 
 class _At(NamedTuple):
-    """Where the walk is: a name for messages, the names that the referring code has, and the functions on the way."""
+    """The walk's position: a name for messages, the names that the referring code has, and the functions on the way."""
 
     name: str
     names: AbstractSet[str]
@@ -67,12 +67,12 @@ _Found = Iterator[Tuple[Any, _At]]
 
 def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
          optimizers: Iterable[torch.optim.Optimizer]) -> ClosureInputs:
-    """What the function refers to, and the modules and optimizers that are given. Raises NimbleError where something could not be
-    compared, or put back."""
+    """The function's references, and the given modules and optimizers. Raises NimbleError where something could not be compared or
+    restored."""
     given = (*modules, *optimizers)
     names: Set[str] = set()
     read: Set[str] = set()
-    while True:  # names of methods that are found are names of attributes
+    while True:  # names of methods found are names of attributes
         search = _Search(names, read)
         try:
             search.walk.depth_first(search, [(each, _At("", frozenset(), ())) for each in (*given, function)])
@@ -85,11 +85,11 @@ def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
         names, read = names | search.names, read | search.read
 
 
-_TOO_DEEP = "the step refers to objects in objects without end: have it name less, of its objects and of globals"
+_TOO_DEEP = "the step refers to objects nested without end: have it name fewer of its objects and of globals"
 
 
 def _by_way_of(functions: Tuple[str, ...]) -> str:
-    """For messages: the functions by which something was found, if there are some besides the step itself."""
+    """For messages: the functions through which something was found, if any besides the step itself."""
     way = functions
     if len(way) > _MOST_SHOWN:
         way = (*way[:_MOST_SHOWN // 2], "...", *way[-(_MOST_SHOWN // 2):])
@@ -97,14 +97,14 @@ def _by_way_of(functions: Tuple[str, ...]) -> str:
 
 
 class _Search:
-    """The visitor of find(). known: names of attributes that count; known_read: those of them that plain values count for."""
+    """The visitor of find(). known: names of attributes that matter; known_read: those of them whose plain values matter."""
 
     def __init__(self, known: Set[str], known_read: Set[str]) -> None:
         self.found = ClosureInputs()
         self.walk: "Walk[_At]" = Walk()
         self.raised_at: Tuple[str, ...] = ()  # the functions on the way to the object that raised
-        self.names: Set[str] = set()  # that the code has
-        self.read: Set[str] = set()  # those of them that are not only called, as methods are
+        self.names: Set[str] = set()  # in the code
+        self.read: Set[str] = set()  # those that are not only called as methods
         self._known, self._known_read = known, known_read
         self._walks, self._takes_all = walks(known), takes_all(known)
         self._walked: Set[int] = set()  # ids of submodules
@@ -129,7 +129,7 @@ class _Search:
         return self._handler_of(value, at.name)(value, at) if self._is_new(value) else iter(())
 
     def _handler_of(self, value: Any, name: str) -> "Callable[[Any, _At], _Found]":
-        """Of an object that is no plain value, namespace or method."""
+        """The handler for an object other than a plain value, namespace or method."""
         for kinds, method in _FIRST_KINDS:
             if isinstance(value, kinds):
                 return getattr(self, method)  # type: ignore[no-any-return]
@@ -151,7 +151,7 @@ class _Search:
         if not self.walk.is_new(value, key):
             return False
         if self.walk.new > _MOST:
-            raise NimbleError(f"the step refers to more than {_MOST} objects, too many to tell what it reads: have it name less, of its "
+            raise NimbleError(f"the step refers to more than {_MOST} objects, too many to tell what it reads: have it name fewer of its "
                               "objects and of globals")
         if self.walk.depth > _MOST_LEVELS:
             raise NimbleError(_TOO_DEEP)
@@ -173,7 +173,7 @@ class _Search:
             yield from self._plain_attributes(module, at.to(at.name))
 
     def _submodules(self, module: torch.nn.Module, at: _At) -> _Found:
-        """Those that are named, for their attributes' sake; all of a list, or of any module where the code goes through them."""
+        """The named ones, for their attributes; all of a list, or of any module whose submodules the code iterates over."""
         for key, child in module._modules.items():
             if child is None or id(child) in self._walked:
                 continue
@@ -199,7 +199,7 @@ class _Search:
         return self._of_tensor(tensor, at)
 
     def _of_tensor(self, tensor: torch.Tensor, at: _At) -> _Found:
-        """What runs when the tensor gets a gradient, and what the program has put into its attributes."""
+        """The hooks that run when the tensor gets a gradient, and the attributes that the program has set."""
         for hook in hooks_of_tensor(tensor):
             yield hook, at.to(_hook_of(at.name))
         yield from self._attributes(tensor, at)
@@ -240,7 +240,7 @@ class _Search:
         return iter(())
 
     def _object(self, value: Any, at: _At) -> _Found:
-        """Of any other class: the program's, or a library's."""
+        """Handles any other class: the program's, or a library's."""
         yield getattr(value, "__wrapped__", None), at
         if own_classes(type(value)):
             self._place(f"{at.name}.__class__", value, "__class__", functools.partial(type, value), lambda _: None)
@@ -254,13 +254,13 @@ class _Search:
         elif is_of_python(type(value)):
             library_objects.check_known(at.name, value)
         for each in library_objects.leads_to(value):
-            if not isinstance(each, torch.Tensor):  # which a graph keeps that reads it, whatever the cache does
+            if not isinstance(each, torch.Tensor):  # a graph that reads it keeps it, whatever the cache does
                 yield each, at
         self.names, self.read = (each | library_objects.names_in(value) for each in (self.names, self.read))
         if self._takes_all and is_record(type(value)) and attributes_of(value):
             there = at.to(f"{at.name}.__dict__", at.names)
             yield from self._slot(value, "__dict__", functools.partial(attributes_of, value), lambda _: None, there)
-        elif self._takes_all and not is_of_python(type(value)):  # the code may mean another object: what is there may be a program
+        elif self._takes_all and not is_of_python(type(value)):  # the code may mean another object: this one may lead to a whole program
             yield from self._plain_attributes(value, at)
         yield from self._attributes(value, at)
 
@@ -290,11 +290,11 @@ class _Search:
             yield from self._dictionary(function.__kwdefaults__, list(function.__kwdefaults__), inside.to("a default", names))
 
     def _namespace(self, space: Any, at: _At) -> _Found:
-        """A module of Python's, or a class: the names that the referring code has of it."""
+        """A Python module, or a class: the names that the referring code reads from it."""
         if isinstance(space, types.ModuleType):
             if space is os and not at.names.isdisjoint(("environ", "getenv")):
                 yield os.environ, at.to("os.environ", at.names)
-            named = at.names or self._known  # of one that an object leads to
+            named = at.names or self._known  # for a class reached from an object
             found = [] if is_librarys(space.__name__) else [key for key in space.__dict__ if key in named]
             if found and self._is_new(space, tuple(found)):
                 yield from self._dictionary(space.__dict__, found, at)
@@ -308,7 +308,7 @@ class _Search:
                     yield from self._of_class(owner, key, at)
 
     def _attributes(self, owner: Any, at: _At, but: Iterable[str] = (), methods: Tuple[str, ...] = ()) -> _Found:
-        """The attributes that count, of an object and of its classes. `methods` are called, named or not."""
+        """The attributes that matter, of an object and of its classes. `methods` are called, named or not."""
         mine = attributes_of(owner)
         keys = [key for key, value in mine.items() if self._counts(key, value) and key not in but] if mine else []
         if keys:
@@ -324,12 +324,12 @@ class _Search:
                     continue
                 if is_code(value) or self._counts(key, value):
                     yield from self._of_class(kind, key, at)
-                if not is_code(value) and key not in mine and self._counts(key, value):  # the object may get one of its own
+                if not is_code(value) and key not in mine and self._counts(key, value):  # the object may get its own
                     yield from self._slot(owner, key, functools.partial(getattr, owner, key, None),
                                           functools.partial(_no_own, mine, key), there)
 
     def _counts(self, key: Any, value: Any) -> bool:
-        """Whether the code may read an attribute of this name: a number does not count where the code calls what it names so."""
+        """Whether the code may read an attribute of this name: a number does not where the code calls that name."""
         return key in self._known_read or key in self._known and (callable(value) or not isinstance(value, KINDS))
 
     def _of_class(self, kind: type, key: str, at: _At) -> _Found:
@@ -380,7 +380,7 @@ class _Search:
             self.found.slots.append(Slot(name, get, set))
 
 
-# The methods that look into objects of these kinds. By name: bound methods would make a cycle, which keeps all that was found alive.
+# The methods that look into objects of these kinds. By name: bound methods would make a cycle that keeps all finds alive.
 _FIRST_KINDS: "Tuple[Tuple[Any, str], ...]" = (
     (types.FunctionType, "_function"), (torch.nn.Module, "_root_module"), (torch.optim.Optimizer, "_optimizer"), (torch.Tensor, "_tensor"))
 _OTHER_KINDS: "Tuple[Tuple[Any, str], ...]" = (

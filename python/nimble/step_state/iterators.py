@@ -1,6 +1,6 @@
-"""Whether a run takes from an iterator that a step's modules hold, as far as Python shows an iterator's position.
+"""Whether a run advances an iterator that a step's modules hold, as far as Python shows an iterator's position.
 
-A replay would take nothing, and what a capture has taken cannot be put back; so eager runs are looked at. Belongs to one run."""
+A replay would not advance it, and a capture's advance cannot be undone; so eager runs are observed. Belongs to one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from nimble.objects.module_contents import find, is_iterator
 from nimble.objects.plain import is_plain
 
-_MOST_LEVELS = 3  # of iterators that take from others
+_MOST_LEVELS = 3  # of nested iterators
 
 
 class Iterators:
@@ -42,12 +42,12 @@ def _position(iterator: Any, level: int = 0) -> Any:
         return _of_cycle(iterator), within
     try:
         return operator.length_hint(iterator, -1), within
-    except Exception:  # of whatever it takes from
+    except Exception:  # raised by an underlying iterator
         return within
 
 
 def _of_cycle(cycle: Any) -> Any:
-    """The position; in releases of Python that do not tell it, what the cycle has kept in its first round."""
+    """The position; in releases of Python that do not show it, the elements that the cycle has kept in its first round."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

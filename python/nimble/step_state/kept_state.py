@@ -1,5 +1,5 @@
-"""The host's side of a step's state before a capture, to be put back after it: a capture runs nothing on the device, but all of the step's
-Python.
+"""Saves the host's side of a step's state before a capture, to restore it afterwards: a capture runs nothing on the
+device, but all of the step's Python.
 
 Belongs to one capture, and one thread.
 """
@@ -20,7 +20,7 @@ from nimble.step_state.closure_inputs import ClosureInputs
 from nimble.step_state.library_objects import Positions
 from nimble.step_state.placement import Placement
 
-Scaling = List[Tuple[Any, Dict[Any, Dict[str, Any]]]]  # each gradient scaler, and what it has noted of the optimizers
+Scaling = List[Tuple[Any, Dict[Any, Dict[str, Any]]]]  # each gradient scaler, and its state by optimizer
 
 
 def scaling(inputs: ClosureInputs) -> Scaling:
@@ -56,7 +56,7 @@ class KeptState:
     def put_back(self) -> None:
         self._random.put_back()
         self._positions.put_back()
-        self._placement.put_back()  # parameters are as their gradients are, then
+        self._placement.put_back()  # so that parameters match their gradients
         for parameter, grad in self._grads:
             if parameter.grad is not grad:
                 parameter.grad = grad

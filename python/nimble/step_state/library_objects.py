@@ -1,7 +1,7 @@
-"""Objects of Python's own library that a step refers to: what of them can be compared and put back, and which ones cannot be understood.
+"""Standard library objects that a step refers to: what of them can be compared and restored, and which ones are opaque.
 
-A step's code reads attributes of most of them, which the closure search finds as it does for any object. Methods of some read what the
-code does not name; others lead to something else, or are memory, or a file. No state."""
+A step's code reads attributes of most of them, which the closure search finds as it does for any object. Methods of some read attributes
+that the code does not name; others lead to something else, or are memory, or a file. No state."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from nimble.guards.host_values import MOST_BYTES
 from nimble.objects.libraries import is_pythons
 from nimble.objects.plain import KINDS
 
-_MOST_RESULTS = 64  # of a function that keeps them
+_MOST_RESULTS = 64  # of a caching function
 _OTHERS = {"torch", "numpy", "nimble"}
-_LIBRARIES = {*_OTHERS, "builtins"}  # and Python's own
+_LIBRARIES = {*_OTHERS, "builtins"}  # and the built-ins
 
 # Attributes that methods of a class read; None: all of them.
 _READ: Tuple[Tuple[Any, Optional[Tuple[str, ...]]], ...] = (
@@ -37,14 +37,14 @@ _READ: Tuple[Tuple[Any, Optional[Tuple[str, ...]]], ...] = (
     (weakref.WeakKeyDictionary, ("data",)), (weakref.WeakValueDictionary, ("data",)), (weakref.WeakSet, ("data",)),
     (queue.Queue, ("queue", "unfinished_tasks")), (threading.Event, ("_flag",)), (threading.Semaphore, ("_value",)),
     (type(os.environ), ("_data",)))
-_READ_ELSEWHERE: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (  # classes of modules that are not always imported
+_READ_ELSEWHERE: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (  # classes of modules that may not be imported
     ("multiprocessing.sharedctypes", "SynchronizedBase", ("_obj",)), ("multiprocessing.synchronize", "Event", ("_flag",)),
     ("configparser", "RawConfigParser", None), ("configparser", "SectionProxy", None))
 _MEMORY = (("_ctypes", "_SimpleCData"), ("_ctypes", "Array"), ("_ctypes", "Structure"), ("_ctypes", "Union"))
 _VIEWS: Tuple[Any, ...] = (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 _CACHES = type(functools.lru_cache(maxsize=1)(lambda: None))
-# Modules with classes that need no look: their objects never change, or change without a meaning for what the step computes, or have
-# nothing but attributes that the code names.
+# Modules with classes that need no inspection: their objects never change, or their changes do not affect what the step computes, or
+# they have only attributes that the code names.
 _HARMLESS = frozenset((
     "_abc", "_collections", "_collections_abc", "_contextvars", "_ctypes", "_decimal", "_frozen_importlib", "_frozen_importlib_external",
     "_functools", "_json", "_lsprof", "_operator", "_struct", "_thread", "_weakref", "_weakrefset", "abc", "argparse", "ast", "builtins",
@@ -71,12 +71,12 @@ def _kind(module: str, name: str) -> Any:
 
 
 def content_of(name: str, value: Any) -> "Optional[Tuple[Callable[[], Any], Callable[[Any], None]]]":
-    """How to read and write the content of an object that is memory, or holds one value; None for others. Raises NimbleError where it is
+    """Getter and setter of the content of an object that is memory, or holds one value; None for others. Raises NimbleError where it is
     too much to compare."""
     if isinstance(value, contextvars.ContextVar):
         return functools.partial(value.get, None), functools.partial(_set_variable, value)
     semaphore = _kind("multiprocessing.synchronize", "Semaphore")
-    if semaphore is not None and isinstance(value, semaphore) and sys.platform != "darwin":  # which does not tell it
+    if semaphore is not None and isinstance(value, semaphore) and sys.platform != "darwin":  # where its value is unavailable
         return value._semlock._get_value, lambda _: None
     kinds: Any = (array.array, bytearray, memoryview, *filter(None, (_kind(module, kind) for module, kind in _MEMORY)))
     if not isinstance(value, kinds):
@@ -105,7 +105,7 @@ def _set_bytes(memory: Any, content: bytes) -> None:
 
 
 def leads_to(value: Any) -> "List[Any]":
-    """What is read through the object: a view's dictionary, a cached function's results."""
+    """The objects read through this one: a view's dictionary, a cached function's results."""
     if isinstance(value, _VIEWS):
         return [each for each in gc.get_referents(value) if isinstance(each, dict)]
     return _results_of(value) if isinstance(value, _CACHES) else []
@@ -133,21 +133,21 @@ def names_in(value: Any) -> Set[str]:
 
 
 def check_known(name: str, value: Any) -> None:
-    """Raises NimbleError for an object of a standard class when it cannot be told what a step reads or puts there."""
+    """Raises NimbleError for an object of a standard class where it is unknown what a step reads or stores there."""
     module = str(type(value).__module__)
     if module.partition(".")[0] not in _HARMLESS and module not in _ALSO_HARMLESS:
-        raise NimbleError(f"{name!r} is a {module}.{type(value).__qualname__}, and it cannot be told what the step reads or puts "
+        raise NimbleError(f"{name!r} is a {module}.{type(value).__qualname__}, and it is unknown what the step reads or stores "
                           "there: keep it out of the step")
 
 
 @functools.lru_cache(maxsize=4096)
 def is_librarys(module: str) -> bool:
-    """Whether the module of this name belongs to a library, and is not looked into: what it keeps is its own."""
+    """Whether the module of this name belongs to a library, and is not inspected: its state is its own."""
     return module.partition(".")[0] in _LIBRARIES or is_pythons(module)
 
 
 def own_classes(kind: type) -> List[type]:
-    """The program's among the classes that an object of this class has its attributes from."""
+    """The program's classes among the bases of a class."""
     return [each for each in kind.__mro__ if not is_librarys(str(each.__module__))]
 
 
@@ -174,18 +174,18 @@ def attributes_of(value: Any) -> Dict[str, Any]:
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether the state of the iterator cannot be put back. Classes of the program's own are looked at."""
+    """Whether it is an iterator whose state cannot be restored. The program's own classes are inspected."""
     return (isinstance(value, collections.abc.Iterator) and not isinstance(value, io.IOBase)
             and not any("__next__" in kind.__dict__ for kind in own_classes(type(value))))
 
 
 def text_of(key: Any) -> str:
-    """Tensors would wait for the GPU for their text."""
+    """A tensor's text would wait for the GPU."""
     return str(key) if isinstance(key, KINDS) else f"<{type(key).__name__}>"
 
 
 class Positions:
-    """The positions in files, as they are now."""
+    """The present positions in files."""
 
     def __init__(self, files: "List[Tuple[str, Any]]") -> None:
         self._files = [(name, file, _position(file)) for name, file in files]
@@ -197,7 +197,7 @@ class Positions:
                 raise NimbleError(f"the step writes to {name!r}, or reads from it, which a graph would not do: do so outside of the step")
 
     def put_back(self) -> None:
-        """Puts back files in memory."""
+        """Restores files in memory."""
         for _, file, position in self._files:
             if isinstance(file, (io.StringIO, io.BytesIO)) and position is not None and _position(file) != position:
                 file.seek(position)
@@ -207,5 +207,5 @@ class Positions:
 def _position(file: Any) -> Optional[int]:
     try:
         return int(file.tell())
-    except (OSError, ValueError):  # of terminals and pipes, and of closed ones
+    except (OSError, ValueError):  # from terminals, pipes and closed files
         return None

@@ -1,7 +1,7 @@
 """The places outside of a step's modules that their code may assign to: attributes of their classes, global names, variables of enclosing
 functions, and lists, dictionaries and sets there.
 
-Looked at are methods of the modules' own classes, and not the functions that these call. No state."""
+It inspects methods of the modules' own classes, but not the functions that these call. No state."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nimble.objects.code_names import codes_of, names_of
 from nimble.step_state.library_objects import own_classes
 
 MISSING = object()
-_MOST_ELEMENTS = 10000  # of a container that is looked at
+_MOST_ELEMENTS = 10000  # of a container to compare
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL")
 
-Place = Tuple[str, Callable[[], Any], Callable[[Any], None]]  # its name for messages, and how to read and write it
+Place = Tuple[str, Callable[[], Any], Callable[[Any], None]]  # its name for messages, its getter and its setter
 
 
 def find(modules: Iterable[torch.nn.Module]) -> "Tuple[List[Place], List[Any]]":

@@ -1,5 +1,5 @@
-"""Where tensors lie, and what modules and optimizers hold, before a step is captured. A capture runs nothing on the device, so what it has
-put in their places was never computed, and is taken out again.
+"""Remembers where tensors lie, and what modules and optimizers hold, before a step is captured. A capture runs nothing
+on the device, so the tensors that it puts there were never computed, and are removed again.
 
 Not to be used by two threads at once."""
 
@@ -16,7 +16,7 @@ from nimble.objects.hooks import accumulate_hooks, backward_hooks
 
 
 class Placement:
-    """Remembers them as they are when it is made: the memory of `tensors`, the hooks of `parameters`."""
+    """The state at construction: the memory of `tensors`, the hooks of `parameters`."""
 
     def __init__(self, modules: Iterable[torch.nn.Module], optimizers: "Iterable[torch.optim.Optimizer]",
                  tensors: Iterable[torch.Tensor], parameters: Iterable[torch.Tensor]) -> None:
@@ -70,5 +70,5 @@ def _fill(now: "Optional[Dict[Any, Any]]", before: "Dict[Any, Any]") -> None:
 
 
 def have_moved(tensors: "List[Optional[torch.Tensor]]", places: "List[Any]") -> bool:
-    """Whether a tensor is not where where_of() said."""
+    """Whether a tensor is no longer where where_of() said."""
     return any(tensor is not None and where_of(tensor) != where for tensor, where in zip(tensors, places))

@@ -1,8 +1,8 @@
-"""The state that a step works on besides its arguments: read, compared, and put back.
+"""Reads, compares and restores the state that a step uses besides its arguments.
 
-StepState reads all that a graph has frozen or refers to by address, compares it, and undoes what a capture has changed on the host,
-since nothing has run. StepGuard says whether that state is still what it was at a capture. p.grad before and after the capture is up to
-nimble.steps.step_grads.
+StepState reads everything that a graph has frozen or refers to by address, compares it, and undoes a capture's changes on
+the host, since nothing has run. StepGuard says whether that state is still the same as at a capture. nimble.steps.step_grads
+handles p.grad before and after the capture.
 
 Not to be used by two threads at once."""
 
@@ -35,12 +35,12 @@ from nimble.step_state.library_objects import Positions
 _SCALER = ("_enabled", "_growth_factor", "_backoff_factor", "_growth_interval", "_scale", "_growth_tracker")
 
 Look = Tuple[Any, ...]
-_NOTED = 8  # the index in a look of what scalers have noted
+_NOTED = 8  # the index of the scalers' notes in a look
 _MOST_NUMBERS = 16  # of a tensor on the host that is compared by its values
 
 
 class StepState:
-    """The state of what a step was found to refer to."""
+    """The state of the objects that a step refers to."""
 
     def __init__(self, inputs: ClosureInputs, device_type: str) -> None:
         self._inputs, self._device_type = inputs, device_type
@@ -52,14 +52,14 @@ class StepState:
             (t for t in inputs.tensors if t.requires_grad and t.is_leaf)))
         self.found = inputs.tensors
         self.buffers = unique(b for m in inputs.modules for b in m.buffers())
-        # Parameters on the host count by their values, which the modules' guards do not compare.
+        # Parameters on the host are compared by value, which the modules' guards do not do.
         guarded = {id(p) for m in inputs.modules for p in m.parameters() if p.device.type == device_type}
         self._others = [p for p in self.parameters if id(p) not in guarded]
-        self._known: Dict[int, _Known] = {}  # states of optimizers, by their number
+        self._known: Dict[int, _Known] = {}  # states of optimizers, by their index
         self._slots, self._known_slots = Values(inputs.slots), _KnownSlots([], [])
         self._metadata = Metadata((*self._others, *inputs.tensors), trains=True)
         self._hooks_at, self._has_hooks = -1, True  # how many hooks had been made when there were none on parameters
-        self._held: List[Any] = []  # what a look tells by its id
+        self._held: List[Any] = []  # objects that a look identifies by id
 
     def tensors(self) -> List[torch.Tensor]:
         """All known tensors that a step may write to."""
@@ -71,7 +71,7 @@ class StepState:
                              (t for s in inputs.scalers for t in _found_by(s))))
 
     def kept_by_optimizers(self) -> List[torch.Tensor]:
-        """What optimizers and gradient scalers keep, and a step writes to."""
+        """The tensors that optimizers and gradient scalers keep, and a step writes to."""
         inputs = self._inputs
         states = (value for o in inputs.optimizers for state in o.state.values() if isinstance(state, dict)
                   for value in state.values())
@@ -84,12 +84,12 @@ class StepState:
                 *(t for o in self.optimizers for t in _tensors_of(o))]
 
     def scaling(self) -> Scaling:
-        """What each gradient scaler has noted of the optimizers."""
+        """Each gradient scaler's state by optimizer."""
         return scaling(self._inputs)
 
     def look(self, holds: bool = False) -> Look:
-        """The state now. A graph that was captured at one look may be replayed at another if both are equal. holds: the ids in this look
-        are not used again while the StepState lives."""
+        """The present state. A graph that was captured at one look may be replayed at another if both are equal. holds: the ids
+        in this look are not reused while the StepState lives."""
         inputs = self._inputs
         values = self._slots.now()
         hooks = [*map(hooks_of, inputs.optimizers), self._hooks_of_parameters(), hooks_of_all_optimizers()]
@@ -113,7 +113,7 @@ class StepState:
         )
 
     def difference(self, before: Look, now: Look) -> Optional[str]:
-        """What differs between two looks, as a phrase for a message; None where nothing does."""
+        """The difference between two looks, as a phrase for a message; None where there is none."""
         if before == now:
             return None
         for guard in now[0]:
@@ -123,14 +123,14 @@ class StepState:
             if one != other:
                 return f"{slot.name!r} has changed"
         what = ("", "", "a hyperparameter of an optimizer (its learning rate, say) has changed",
-                "an optimizer has other parameters", "the state of an optimizer is another, or is kept on the host",
+                "an optimizer has other parameters", "the state of an optimizer was replaced, or is kept on the host",
                 "a gradient scaler has changed", "a parameter has other storage",
                 "a hook of a parameter or an optimizer was added or removed",
-                "a gradient scaler has been told something else of an optimizer", str(now[-1]))
+                "a gradient scaler has other state for an optimizer", str(now[-1]))
         return next(text for text, one, other in zip(what, before, now) if one != other)
 
     def _hooks_of_parameters(self) -> List[Any]:
-        """Hooks of parameters. While no hook is made anywhere, parameters without hooks still have none."""
+        """Hooks of parameters. While no hook is created anywhere, parameters without hooks still have none."""
         made = getattr(RemovableHandle, "next_id", None)
         if made is not None and made == self._hooks_at and not self._has_hooks:
             return []
@@ -153,7 +153,7 @@ class StepState:
         return known.made
 
     def _in_slots(self, values: List[Any]) -> List[Any]:
-        """_values() of the slots: there are hundreds, and few can change and stay the same object."""
+        """_values() of the slots: there are hundreds, and few hold mutable objects."""
         known = self._known_slots
         if len(values) == len(known.values) and all(map(is_, values, known.values)):
             now = self._values([values[i] for i in known.changing], 2)
@@ -164,7 +164,7 @@ class StepState:
         return made
 
     def _values(self, values: Iterable[Any], depth: int = 1) -> List[Any]:
-        """The value of each where the host has one, else its address or id. Lists in lists up to `depth`."""
+        """The value of each where the host has one, else its address or id. Nested lists up to `depth`."""
         result: List[Any] = []
         for value in values:
             if isinstance(value, torch.Tensor):
@@ -187,7 +187,7 @@ class StepState:
         return result
 
     def keep(self) -> "KeptState":
-        """The host's side of the state, to be put back after a capture, which runs nothing on the device."""
+        """Saves the host's side of the state, to restore it after a capture, which runs nothing on the device."""
         return KeptState(self._inputs, self.parameters, self.tensors(), self._device_type)
 
     def host_random(self) -> HostRandom:
@@ -198,8 +198,8 @@ class StepState:
 
 
 class _KnownSlots:
-    """Values that a look has found in slots, and what it has `made` of them. `changing`: the indices of values that can change and stay the
-    same object; `now`: what was made of these."""
+    """Values that a look has found in slots, and the `made` results. `changing`: the indices of mutable values; `now`: their
+    results."""
 
     def __init__(self, values: List[Any], made: List[Any]) -> None:
         self.values, self.made = values, made
@@ -208,19 +208,19 @@ class _KnownSlots:
 
 
 def _can_change(value: Any) -> bool:
-    """Whether StepState._values() may give something else for the same object later."""
+    """Whether StepState._values() may return something else for the same object later."""
     return isinstance(value, (torch.Tensor, tuple, *containers.KINDS)) or is_array(value)
 
 
 class _Known:
-    """Values that a look has read, and what it has `made` of them."""
+    """Values that a look has read, and the `made` results."""
 
     def __init__(self, sizes: List[int], values: List[Any], made: List[Any], device_type: str) -> None:
         self.sizes, self.made = sizes, made
         self._values = values
         self._tensors = [value for value in values if isinstance(value, torch.Tensor)]
         self._addresses = list(map(torch.Tensor.data_ptr, self._tensors))
-        # None of them changes and stays the same object, except a tensor that is given other memory.
+        # None of them is mutable, except that a tensor can get other memory.
         self._is_constant = (all(isinstance(value, (torch.Tensor, *SCALARS)) for value in values)
                              and all(tensor.device.type == device_type for tensor in self._tensors))
 
@@ -231,7 +231,7 @@ class _Known:
 
 
 class StepGuard(Guard):
-    """The state of a step as it was when this was made."""
+    """The state of a step at construction."""
 
     def __init__(self, state: StepState) -> None:
         self.state = state
@@ -241,22 +241,22 @@ class StepGuard(Guard):
         return self.state.difference(self._seen, self.state.look())
 
     def difference_of_step(self) -> Optional[str]:
-        """The same, but for what a program tells a gradient scaler between its steps, which each replay tells it again."""
+        """The same, except the scaler state that a program sets between its steps, which each replay sets again."""
         now = list(self.state.look())
         now[_NOTED] = self._seen[_NOTED]
         return self.state.difference(self._seen, tuple(now))
 
 
 def check_unchanged(guard: StepGuard, random_before: HostRandom, positions: Positions, draws_on_host: bool) -> None:
-    """Raises NimbleError where a capture has changed what its replays would not. draws_on_host: the device's random numbers are the
-    host's."""
+    """Raises NimbleError where a capture has changed something that its replays would not change. draws_on_host: the device's
+    random numbers are the host's."""
     who = random_before.who_has_drawn(but_torch=draws_on_host)
     if who is not None:
-        raise NimbleError(f"the step draws random numbers on the host ({who}), which a graph would never draw anew")
+        raise NimbleError(f"the step draws random numbers on the host ({who}), which a graph would never draw again")
     positions.check()
     what = guard.difference_of_step()
     if what is not None:
-        raise NimbleError(f"the step changes what its graph would not change: {what}. Optimizers that count their steps on the "
+        raise NimbleError(f"the step changes something that its graph would not: {what}. Optimizers that count their steps on the "
                           "host need capturable=True; learning rates are to be changed, and counters to be counted, outside of "
                           "the step")
 
@@ -266,8 +266,8 @@ def _address(tensor: torch.Tensor) -> Any:
 
 
 def _content_of(value: Any) -> Any:
-    """What the slots of a container's elements do not tell: the order of a dictionary's keys, and the content of others that have only
-    plain values and no slots."""
+    """The part of a container's content that its elements' slots do not show: the order of a dictionary's keys, and the
+    content of others that have only plain values and no slots."""
     if isinstance(value, (set, frozenset)):
         return frozenset(map(_key, containers.elements(value)))
     if isinstance(value, dict) and containers.size(value) <= MOST_ELEMENTS:
@@ -276,7 +276,7 @@ def _content_of(value: Any) -> Any:
         return None
     elements = list(containers.items(value)) if isinstance(value, dict) else containers.elements(value)
     try:
-        return marshal.dumps(elements, 2)  # a version that tells alike values alike
+        return marshal.dumps(elements, 2)  # a version with equal bytes for equal values
     except ValueError:
         return repr(elements)
 
@@ -286,7 +286,7 @@ def _key(value: Any) -> Any:
 
 
 def _noted(state: Dict[str, Any]) -> Iterator[Any]:
-    """What a gradient scaler has noted of an optimizer: its stage, and where it has found infinities."""
+    """A gradient scaler's state for an optimizer: its stage, and where it has found infinities."""
     stage = state.get("stage")
     yield getattr(stage, "value", stage)
     yield from state.get("found_inf_per_device", {}).values()

@@ -1,9 +1,9 @@
-"""A step as two graphs: what comes before its first backward, and the rest.
+"""A step as two graphs: the part before its first backward, and the rest.
 
 The first graph writes only to its own memory and to buffers that it copies first. So it is launched before the step's state is checked,
 and undone where the graph does not fit: a step that begins on an idle GPU does not wait for the check. libnimble.so says what the first
-graph writes (shim.writes_only); where that is unknown, the step is one graph. What cuDNN has allocated for itself, as for batch norm,
-does not count: another run leaves nothing in it.
+graph writes (shim.writes_only); where that is unknown, the step is one graph. Memory that cuDNN has allocated for itself, for example
+for batch norm, is ignored: another run leaves nothing in it.
 
 Not to be used by two threads at once, except at_first_backward(), which belongs to the calling thread."""
 
@@ -65,7 +65,7 @@ class SplitGraph:
 
 
 def _together(one: GraphStatus, other: GraphStatus) -> GraphStatus:
-    """The status of both as one graph: the state of the part that is least settled, else of the one that was changed more."""
+    """The status of both as one graph: the state of the less settled part, else of the one that was rewritten more."""
     order = (GraphState.TRYING, GraphState.REWRITTEN, GraphState.OWN, GraphState.KEPT)
     state = min(one.state, other.state, key=order.index)
     own, rewritten = (None if a is None or b is None else a + b
@@ -75,8 +75,8 @@ def _together(one: GraphStatus, other: GraphStatus) -> GraphStatus:
 
 
 def is_worth_it(parameters: Sequence[torch.Tensor]) -> bool:
-    """Whether a step on these parameters is short, so that the time of a check matters. A split step takes more memory: gradients cannot
-    reuse the memory of activations."""
+    """Whether a step on these parameters is short, so that the time of a check matters. A split step needs more memory: gradients
+    cannot reuse the memory of activations."""
     return sum(p.numel() * p.element_size() for p in parameters if p.requires_grad) <= _MOST_BYTES
 
 
@@ -87,12 +87,13 @@ def can_be_kept(buffers: Sequence[torch.Tensor]) -> bool:
 
 
 class Ahead:
-    """Launches the first part before it is known whether the graph fits. `keeps`: buffers that this part may write to, each with the tensor
-    that it is copied to first. `reads`: tensors on memory that the part may read, which is kept as long as this object lives."""
+    """Launches the first part speculatively, before it is known whether the graph fits. `keeps`: buffers that this part may write to,
+    each with the tensor that it is copied to first. `reads`: tensors on memory that the part may read, kept as long as this object
+    lives."""
 
     def __init__(self, captured: SplitGraph, keeps: "List[tuple[torch.Tensor, torch.Tensor]]", reads: List[torch.Tensor],
                  backend: Backend, device: torch.device) -> None:
-        # As tensors of their own: the module may give its buffers other memory.
+        # As separate tensors: the module may give its buffers other memory.
         self._buffers, self._copies = [b.data for b, _ in keeps], [copy for _, copy in keeps]
         self._captured, self._backend, self._device = captured, backend, device
         self._reads = [t.detach() for t in reads]
@@ -106,7 +107,7 @@ class Ahead:
         return bool(self._there) and not self._backend.is_capturing() and self._backend.is_idle(self._device)
 
     def begin(self) -> None:
-        """Launches the first part; only where is_awaited()."""
+        """Launches the first part. Requires is_awaited()."""
         if self._draws is not False:
             self._random = self._backend.random_state(self._device)
         self._captured.first.replay()
@@ -160,7 +161,7 @@ def _classes(*names: Tuple[str, str]) -> Tuple[type, ...]:
     return tuple(getattr(sys.modules[module], name) for module, name in names if hasattr(sys.modules.get(module), name))
 
 
-_DESCRIBED = ("torch._subclasses.fake_tensor", "FakeTensor")  # torch.compile describes tensors by these
+_DESCRIBED = ("torch._subclasses.fake_tensor", "FakeTensor")  # torch.compile's descriptions of tensors
 
 
 def _is_traced(tensor: torch.Tensor) -> bool:
@@ -172,13 +173,14 @@ def _is_traced(tensor: torch.Tensor) -> bool:
 def _is_on(tensor: torch.Tensor, device_type: str) -> bool:
     try:
         return tensor.device.type == device_type
-    except Exception:  # of a class of its own, which has no memory to tell of
+    except Exception:  # of a subclass without memory of its own
         return False
 
 
 def alive_now(device_type: str) -> Optional[List[torch.Tensor]]:
-    """All tensors on such devices that Python knows of, and those that their autograd graphs have saved; None where these do not tell.
-    torch.compile's descriptions of tensors are left out: they have no memory, and some releases leave graphs of them to the collector."""
+    """All tensors on such devices that Python tracks, and those that their autograd graphs have saved; None where that is unknown.
+    torch.compile's descriptions of tensors are left out: they have no memory, and some releases leave graphs of them to the
+    collector."""
     described = _classes(_DESCRIBED)
     known = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and not issubclass(type(each), described)
              and _is_on(each, device_type)]

@@ -1,6 +1,5 @@
-"""Steps that are called within the program's own `with torch.autocast`, which caches cast weights: eager code goes on with the copies that
-were cast first, even after the weights have changed. A graph casts anew, and leaves no copies: it serves only one such call of each
-`with`.
+"""Steps that are called within the program's own `with torch.autocast`, which caches cast weights: eager code keeps using the first
+copies, even after the weights have changed. A graph casts again, and leaves no copies: it serves only one such call of each `with`.
 
 A CallsWithin belongs to one step, under the step's lock."""
 
@@ -15,12 +14,12 @@ from nimble.guards import autocast_cache
 
 # Makes autocast forget its copies without that counting as the end of a `with`.
 forget: "Callable[[], None]" = getattr(torch._C, "clear_autocast_cache", torch.clear_autocast_cache)
-_TO_DO = ("eager code goes on with the weights as the first call has cast them: have the step itself begin autocast, or pass "
+_TO_DO = ("eager code keeps using the weights as the first call has cast them: have the step itself begin autocast, or pass "
           "cache_enabled=False where it begins")
 
 
 class _Holder:
-    """Stands for a module in nimble.guards.autocast_cache."""
+    """Takes a module's place in nimble.guards.autocast_cache."""
 
     def __init__(self, weights: List[torch.Tensor]) -> None:
         self.weights = weights
@@ -41,7 +40,8 @@ class CallsWithin:
         self._last_was_replayed = False
 
     def comes(self, weights: List[torch.Tensor]) -> None:
-        """Called before such a call, with the weights. Raises NimbleError where a graph has served the one before in the same `with`."""
+        """Called before such a call, with the weights. Raises NimbleError where a graph has served the previous call in the same
+        `with`."""
         if torch.clear_autocast_cache.__module__ != autocast_cache.__name__:  # this is not counted yet
             autocast_cache.install()
             self._autocast_cache = autocast_cache.AutocastCache()

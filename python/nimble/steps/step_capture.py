@@ -1,7 +1,6 @@
-"""One capture of a step, which runs nothing: what it needs first, what it must leave unchanged, and the graph that it makes.
+"""One capture of a step, which runs nothing: its preparations, the state that it must leave unchanged, and the resulting graph.
 
-A StepCapture belongs to one thread. Where it fails, all is as before.
-"""
+A StepCapture belongs to one thread. If it fails, it changes nothing. """
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from nimble.steps.step_ops import cannot_be_looked_at, tensors_on
 
 
 class StepCapture:
-    """function(args, kwargs) is the step's, and returns its outputs. `guard`: of the state that the capture found."""
+    """function(args, kwargs) is the step's, and returns its outputs. `guard`: for the state that the capture found."""
 
     def __init__(self, call: Call, kind: Kind, state: StepState, backend: Backend, options: Options,
                  function: Callable[[Tuple[Any, ...], Dict[str, Any]], Any]) -> None:
@@ -39,7 +38,7 @@ class StepCapture:
         self._call, self._kind, self._state, self._backend, self._options, self._function = call, kind, state, backend, options, function
         check_layouts(state.parameters)
         self._device = device_of([*state.parameters, *state.buffers], call, backend)
-        with torch.inference_mode(False):  # calls may come without
+        with torch.inference_mode(False):  # the caller may be in inference mode
             self._inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         self._leaves = with_inputs(call, self._inputs)
         self._args, self._kwargs = call.rebuilt(self._leaves)
@@ -50,7 +49,7 @@ class StepCapture:
     def run(self, stream: Any) -> StepGraph:
         """The graph. Raises OfTheFunction where the function has raised, and NimbleError where there can be no graph."""
         state = self._state
-        found = _FoundGradients(state.parameters)  # not kept in this object, which a backend may keep by its function
+        found = _FoundGradients(state.parameters)  # a local: a backend may keep this object through its function
         own = [buffer for buffer in state.buffers if any(buffer is each for each in self._kind.buffers)]
         is_split = self._can_be_split(own)
         assignments = Assignments(state.modules)
@@ -64,14 +63,14 @@ class StepCapture:
         except BaseException as error:
             self._backend.let_go(work.put_back)
             are_own = bool(self._own_errors)
-            self._own_errors.clear()  # which hold this frame
+            self._own_errors.clear()  # they hold this frame
             if are_own and isinstance(error, CaptureError):
                 raise OfTheFunction(error.reason, error.place) from error
             raise
         grads = found.put_back(work)
         work.end()
         ahead = None
-        if isinstance(captured, SplitGraph) and not work.is_bound:  # then its memory would be kept by nothing else
+        if isinstance(captured, SplitGraph) and not work.is_bound:  # otherwise nothing would keep its memory
             reads = [*state.memory(), *tensors_on(work.found_elsewhere)]
             ahead = Ahead(captured, work.keeps, reads, self._backend, self._device)
         return StepGraph(self._call, self._inputs, self._kind, captured, grads, state, time.perf_counter() - self._began, ahead,
@@ -80,7 +79,8 @@ class StepCapture:
     def _can_be_split(self, own: List[torch.Tensor]) -> bool:
         """own: buffers that the step writes to."""
         parameters = self._state.parameters
-        # A stream that waits for something in the first part alone is no part of the second, and what it gets then would go past that.
+        # A stream that waits only for something in the first part is not part of the second, and its later work would run
+        # outside of it.
         return (self._options.use_multi_stream and split_step.is_worth_it(parameters) and not self._kind.written
                 and not self._kind.writes_early and can_be_kept(own) and not switches.has_other_ranks()
                 and self._kind.rehearsed.after_split == 0)
@@ -89,7 +89,7 @@ class StepCapture:
         state = self._state
         found = [p.grad for p in state.parameters]
         self._own_errors.clear()
-        step_autocast.forget()  # a graph may not use what was cast before, nor leave anything in the cache
+        step_autocast.forget()  # a graph may not use earlier casts, nor leave any in the cache
         try:
             outputs = self._function(self._args, self._kwargs)
         except Exception as error:
@@ -111,7 +111,7 @@ class StepCapture:
         return self._backend.record(work, stream, self._options.use_multi_stream, self._options.relaxed, is_split)
 
     def _check(self, work: StepWork, assignments: Assignments, found: "_FoundGradients", outputs: Any) -> None:
-        """NimbleError where the capture has done what a replay would not."""
+        """Raises NimbleError where the capture has had effects that a replay would not have."""
         state = self._state
         check_caches(work.found_elsewhere)
         check_unchanged(self.guard, self._random, self._positions, self._backend.draws_on_host)
@@ -126,7 +126,7 @@ class StepCapture:
 
 
 class _FoundGradients:
-    """The gradients of parameters before a capture."""
+    """Saves the gradients of parameters before a capture."""
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         self._parameters = parameters
@@ -135,7 +135,7 @@ class _FoundGradients:
         self._versions = [0 if grad is None else version_of(grad) for grad in self.grads]
 
     def put_back(self, work: StepWork) -> Grads:
-        """Gives the parameters these gradients again, after the capture."""
+        """Restores the parameters' gradients, after the capture."""
         left: "List[Optional[torch.Tensor]]" = [p.grad for p in self._parameters]
         for parameter, grad in zip(self._parameters, self.grads):
             parameter.grad = grad

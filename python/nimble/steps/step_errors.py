@@ -1,4 +1,5 @@
-"""Why a step's capture fails: errors of the function itself, what cannot be captured, and what a graph would not do. No state."""
+"""Explains why a step's capture fails: errors of the function itself, work that cannot be captured, and effects that a graph would not
+have. No state."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class OfTheFunction(CaptureError):
 
 @contextlib.contextmanager
 def explaining(state: StepState) -> Iterator[None]:
-    """Makes errors of a capture say where they come from, and what to do about optimizers that count on the host. No frame holds what is
-    raised (as those of an ExitStack do), so its memory is freed as soon as nothing refers to it."""
+    """Makes errors of a capture say where they come from, and what to do about optimizers that count on the host. No frame holds the
+    raised error (as those of an ExitStack do), so its memory is freed as soon as nothing refers to it."""
     try:
         yield
     except CaptureError as error:
@@ -40,14 +41,14 @@ def _explained(error: CaptureError, state: StepState) -> NimbleError:
 
 
 def is_of_captures(error: BaseException) -> bool:
-    """Whether it is most likely about what cannot be captured, and not one that the function would raise anyway."""
+    """Whether the error is most likely about work that cannot be captured, and not one that the function would raise anyway."""
     text = str(error).lower()
     return isinstance(error, NimbleError) or any(word in text for word in ("cuda", "captur", "cudnn", "cublas", "nccl"))
 
 
 def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
-    """Called after a capture with these leaves, `inputs` among them. Raises NimbleError where the step does more to its arguments than to
-    write values, which is all that a graph repeats."""
+    """Called after a capture with these leaves, `inputs` among them. Raises NimbleError where the step does more to its arguments than
+    write values, the only effect that a graph repeats."""
     after, structure = taken_apart((args, kwargs))
     if structure != call.structure or len(after) != len(leaves) or not all(map(is_, after, leaves)):
         raise NimbleError("the step puts something into its arguments (a list or a dictionary), or takes something out of them, "
@@ -60,7 +61,7 @@ def check_arguments(call: Call, inputs: List[Input], leaves: List[Any], args: Tu
 
 
 def _what_is_another(mine: Input, given: torch.Tensor) -> Optional[str]:
-    """What the run has changed of an argument besides its values, for a message; None where nothing."""
+    """What the run has changed of an argument besides its values, for a message; None where nothing has changed."""
     tensor = mine.tensor
     if not tensor.is_leaf or tensor.requires_grad != given.requires_grad:
         return "another requires_grad"
@@ -80,4 +81,4 @@ def check_leaves(outputs: Any, state: StepState) -> None:
     for number, leaf in enumerate(flattened(outputs)[0]):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and id(leaf) not in known:
             raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients, and a graph would return a copy that does not: "
-                              "return it detached, and also its gradient where that is wanted")
+                              "return it detached, and also its gradient if needed")

@@ -1,4 +1,4 @@
-"""The gradients that a captured step finds and leaves: whether a replay fits those of now, and how it hands out its own.
+"""The gradients that a captured step finds and leaves: whether a replay fits the present ones, and how it hands out its own.
 
 Not to be used by two threads at once."""
 
@@ -18,20 +18,21 @@ from nimble.objects.memory import storage_of, version_of, weakly
 
 _grad = attrgetter("grad")
 _none = repeat(None)
-# The number of references to a tensor, with those of autograd, which Python's count leaves out.
+# The number of references to a tensor, including autograd's, which Python's count leaves out.
 _uses: "Callable[[Any], int]" = getattr(torch.Tensor, "_use_count", sys.getrefcount)
 
 
 class Grads:
-    """p.grad of each parameter before and after the capture. touched: whether the capture has read or written the gradient of before;
-    versions: of the gradients before."""
+    """p.grad of each parameter before and after the capture. touched: whether the capture has read or written the earlier
+    gradient; versions: of the earlier gradients."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], before: "List[Optional[torch.Tensor]]",
                  after: "List[Optional[torch.Tensor]]", touched: Sequence[bool], versions: Sequence[int]) -> None:
         self._parameters = parameters
         self._there = [grad is not None for grad in before]
-        # Those that are read, or written in place, have to be the same memory then. What a step does not look at may be anything, and
-        # stays what it is where it is not dropped. Weakly: who holds one of another graph's keeps that from being replayed.
+        # Those that are read, or written in place, must be the same memory then. A gradient that a step does not use may be
+        # anything, and stays unless it is dropped. Weakly: a reference to another graph's gradient would keep that graph from
+        # being replayed.
         same = [(p, b) for p, b, is_read in zip(parameters, before, touched) if b is not None and is_read]
         self._wearers, self._same = [p for p, _ in same], [weakly(b) for _, b in same]
         self._addresses = [b.data_ptr() for _, b in same]
@@ -39,7 +40,7 @@ class Grads:
         # The others are the graph's own.
         own = [(p, a) for p, b, a in zip(parameters, before, after) if a is not None and a is not b]
         self._owners, self._own = [p for p, _ in own], [a for _, a in own]
-        # Other tensors that hold their memory, since the program may give them another (p.grad.data = ...).
+        # Separate tensors that hold their memory, since the program may give them other memory (p.grad.data = ...).
         self._memory = [a.detach() for a in self._own]
         self._places = list(map(torch.Tensor.data_ptr, self._own))
         self._metadata = Metadata(self._own)
@@ -49,10 +50,10 @@ class Grads:
                          if b is not None and b is a and version_of(b) != version]
         self._counts: Dict[bool, List[int]] = {}
         self._fits_as_worn = len(self._own) == len(parameters) and all(self._there)
-        self._are_worn = False  # as fit() has seen it: each of the graph's own is the gradient of its parameter
+        self._are_worn = False  # as of fit(): each of the graph's own is the gradient of its parameter
 
     def found(self) -> List[torch.Tensor]:
-        """Gradients of before that the graph reads, or writes in place."""
+        """Earlier gradients that the graph reads, or writes in place."""
         return [grad for grad in (each() for each in self._same) if grad is not None]
 
     def fit(self) -> bool:
@@ -78,9 +79,9 @@ class Grads:
                 own.data = memory
             del own
         if not all(map(is_, map(_grad, self._owners), self._own)):
-            for i in range(len(self._own)):  # no name is left for one of them, which would count as a use
+            for i in range(len(self._own)):  # by index: a loop variable would count as a use
                 self._owners[i].grad = self._own[i]
-        # What autograd has saved of them is not valid any more.
+        # Tensors that autograd has saved from them are no longer valid.
         mark_written([*self._memory, *(grad for grad in (each() for each in self._adds_to) if grad is not None)])
         if not self._counts:  # nothing else can refer to them yet
             for is_there in (False, True):
@@ -89,7 +90,7 @@ class Grads:
                 self._counts[is_there] = self.uses()
 
     def leave(self) -> None:
-        """Gives the parameters gradients in memory of their own, since the graph is freed."""
+        """Moves the parameters' gradients to their own memory, since the graph is freed."""
         for i in range(len(self._own)):
             if self._owners[i].grad is self._own[i]:
                 self._owners[i].grad = self._own[i].clone()
@@ -102,9 +103,9 @@ class Grads:
         if not self._counts or not self._own:
             return False
         there, gone, now = self._counts[True], self._counts[False], self.uses()
-        if self._have_moved():  # these do not use the memory themselves, and others may
+        if self._have_moved():  # these no longer use the memory, but others may
             there, gone = self._without_moved(there), self._without_moved(gone)
-        if now == gone or self._are_worn and now == there:  # each is the graph's alone, as after zero_grad(), or a parameter's
+        if now == gone or self._are_worn and now == there:  # each belongs to the graph alone, as after zero_grad(), or to a parameter
             return False
         worn = list(map(is_, map(_grad, self._owners), self._own))
         return any(count > (there if worn[i % len(worn)] else gone)[i] for i, count in enumerate(now))
@@ -119,8 +120,8 @@ class Grads:
         return [*counts[:after], *(count - is_moved for count, is_moved in zip(counts[after:], moved))]
 
     def uses(self) -> List[int]:
-        """How many references there are to each of the graph's own gradients, in Python and in all; then to the memory of each, where
-        PyTorch tells."""
+        """The number of references to each of the graph's own gradients, in Python and in total; then to the memory of each,
+        where PyTorch shows it."""
         references = [*map(sys.getrefcount, self._own), *map(_uses, self._own)]
         if self._storages:
             references += map(torch._C._storage_Use_Count, self._storages)

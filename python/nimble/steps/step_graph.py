@@ -1,4 +1,4 @@
-"""A captured step (StepGraph), what is known of calls of its kind (Kind), and the work that is captured (StepWork).
+"""A captured step (StepGraph), the state of calls of its kind (Kind), and the work to capture (StepWork).
 
 Not to be used by two threads at once."""
 
@@ -28,21 +28,21 @@ from nimble.step_state.assignments import Assignments
 
 
 class Kind:
-    """What is known of the calls of one signature."""
+    """The state of the calls of one signature."""
 
     def __init__(self, signature: str, eager: int) -> None:
         self._signature = signature
         self.eager = eager  # calls that are still to run eagerly
         self.has_run = False
-        self.written: Set[int] = set()  # arguments that it writes to, by the number of the leaf
+        self.written: Set[int] = set()  # arguments that it writes to, by leaf index
         self.buffers: List[torch.Tensor] = []  # those that it was seen to write to
-        self.versions: List[torch.Tensor] = []  # what else it writes to in a way that autograd sees
+        self.versions: List[torch.Tensor] = []  # other tensors that it writes to in a way that autograd sees
         self.takes = False  # from an iterator that a module holds
-        self.switches = False  # leaves switches of PyTorch's other than it has found them
+        self.switches = False  # does not restore PyTorch's switches
         self.writes_early = False  # to parameters, before its first backward
         self.rehearsed = Rehearsed()  # of its last eager run
         self.left: Optional[StepGuard] = None  # the state that this run left
-        self.disturbed = 0  # times that it was another when a capture was to begin, in a row
+        self.disturbed = 0  # how many times in a row it had changed before a capture
         self.graphs: List[StepGraph] = []  # the least recently used first
         self._why: Optional[NimbleError] = None  # never raised itself
 
@@ -67,11 +67,11 @@ class Kind:
         if self.switches:
             self.mark_unsupported(NimbleError(f"the step {switches.CHANGES_SWITCHES}"))
         if self.rehearsed.strays > 0:
-            self.mark_unsupported(GoesPastError(self.rehearsed.strays))  # which a capture would do once more
+            self.mark_unsupported(GoesPastError(self.rehearsed.strays))  # a capture would repeat that work
         self.check()
 
     def check(self) -> None:
-        """Raises why there can be no graph, if that is known."""
+        """Raises the reason why there can be no graph, if known."""
         if self._why is not None:
             raise self._why.again()
 
@@ -84,7 +84,7 @@ class StepGraph:
         self.calls = 0
         self.grads = grads
         self._ahead = ahead
-        self._also_read = also_read  # memory that only something else has held, a cache perhaps
+        self._also_read = also_read  # memory that only something else holds, such as a cache
         self._signature, self._seconds = str(call.signature), seconds
         self._inputs = inputs
         self._written = [i for i in inputs if i.number in kind.written]
@@ -96,7 +96,7 @@ class StepGraph:
         outputs, _, self._scalers = captured.outputs
         own = [*state.parameters, *state.buffers]
         self._results = Results(outputs, inputs, zip(own, own))
-        self._captured = captured  # the last, and so is the last to go
+        self._captured = captured  # the last attribute, so it is freed last
         weakref.finalize(self, grads.leave)
 
     def take(self, call: Call) -> None:
@@ -107,26 +107,26 @@ class StepGraph:
                 each.take(call.leaves[each.number])
 
     def begin(self, call: Call) -> None:
-        """take(), and the part of the call that can be undone, where the GPU would be idle otherwise."""
+        """take(), and the part of the call that can be undone, if the GPU would be idle otherwise."""
         ahead = self._ahead if self._ahead is not None and self._ahead.is_awaited() else None
         self.take(call)
         if ahead is not None:
             ahead.begin()
 
     def take_back(self) -> None:
-        """Undoes what has begun of a call. Does nothing after a call that has come to its end."""
+        """Undoes the part of a call that has begun. Does nothing after a complete call."""
         if self._ahead is not None:
             self._ahead.take_back()
 
     def check(self, call: Call) -> None:
-        """Raises NimbleError where arguments share memory with what the step writes, or arguments that it writes share memory with what it
-        reads: the graph has copies of them, which do not change with that."""
+        """Raises NimbleError where arguments share memory that the step writes, or arguments that it writes share memory that it
+        reads: the graph has copies of them, which would not change with it."""
         if self._written:
             check_apart(call, self._inputs, self._written)
         for each in self._inputs:
             where = storage_address(call.leaves[each.number])
             if where in self._writes or where in self._reads and each in self._written:
-                raise NimbleError(f"{call.place(each.number)} shares memory with what the step works on, and one of both is "
+                raise NimbleError(f"{call.place(each.number)} shares memory with the step's state, and one of both is "
                                   "written to: pass a copy")
 
     def __call__(self, call: Call) -> Any:
@@ -144,11 +144,11 @@ class StepGraph:
         for scaler, states in self._scalers:
             scaler._per_optimizer_states.clear()
             scaler._per_optimizer_states.update({key: dict(value) for key, value in states.items()})
-        mark_written(self._versions)  # an earlier backward would not find what it has saved
+        mark_written(self._versions)  # an earlier backward has lost its saved tensors
         return self._results.returned(made, call.leaves)
 
     def close(self) -> None:
-        """Frees the graph. What has begun of it may still be undone."""
+        """Frees the graph. A begun part may still be undone."""
         self._captured.close()
         if self._ahead is not None:
             self._ahead.close()
@@ -161,10 +161,10 @@ class StepGraph:
 class StepWork:
     """A step as work to capture (nimble.graphs.backend.RecordedWork).
 
-    `buffers`: those that its first part may write to after it has copied them. `looks`: whether the run is watched op by op. After the
-    last run `found_elsewhere` has the storages that it has read and that belong neither to the step nor to the run. `is_bound`: the
-    first part cannot be undone, since it reads or writes gradients, or writes to parameters, or to buffers other than `buffers`: eager
-    steps may have written the same values there."""
+    `buffers`: those that its first part may write to after it has copied them. `looks`: whether to watch the run op by op. After the
+    last run `found_elsewhere` has the storages that it read and that belong neither to the step nor to the run. `is_bound`: the
+    first part cannot be undone, since it reads or writes gradients, or writes to parameters, or to buffers other than `buffers`:
+    eager steps may have written the same values there."""
 
     def __init__(self, run: Callable[[], Any], state: StepState, assignments: Assignments, inputs: List[Input], buffers: List[torch.Tensor],
                  device_type: str) -> None:
@@ -199,9 +199,9 @@ class StepWork:
                                   if id(t) not in kept and t.layout is torch.strided and has_memory(t)))) - {0}
 
         def switch() -> None:
-            # Gradients of its own would lie where the program may still read those of the step before.
+            # The graph's own gradients would overwrite those of the previous step, which the program may still read.
             has_own = any(p.grad is not None and p.grad is not grad for p, grad in zip(self._state.parameters, grads))
-            with self._seen.off() if self._seen is not None else contextlib.nullcontext():  # to ask what is saved takes ops
+            with self._seen.off() if self._seen is not None else contextlib.nullcontext():  # querying saved tensors runs ops
                 alive = None if has_own else alive_now(self._device_type)
             if alive is not None:
                 self.is_bound = self._seen is not None and (self._seen.has_touched_any() or not apart.isdisjoint(self._seen.written))
@@ -212,8 +212,8 @@ class StepWork:
             return self._run()
 
     def touched(self, before: "List[Optional[torch.Tensor]]", after: "List[Optional[torch.Tensor]]") -> List[bool]:
-        """For each parameter whether the last run may have read or written its gradient of before. An optimizer that works past the
-        dispatcher may read any that is still there."""
+        """For each parameter whether the last run may have read or written its earlier gradient. An optimizer that bypasses the
+        dispatcher may read any that still exists."""
         seen, optimizers = self._seen, [o for o in self._state.optimizers if not goes_by_ops(o)]
         apart = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
         return [b is not None and (b is a and (seen is None or id(p) in apart) or seen is not None and seen.has_touched(b))
@@ -224,14 +224,14 @@ class StepWork:
             each()
 
     def end(self) -> None:
-        """Called after the last run: lets go of gradients."""
+        """Called after the last run: drops gradients."""
         self._puts_back.clear()
 
     def may_write(self) -> List[torch.Tensor]:
-        """Buffers, which are put back where the first part has run for nothing; their copies, and the memory of the inputs, which each call
-        overwrites; parameters, and the other buffers. The last two only as memory that a kernel reads and that may look written with the
-        same values. Eager steps have compared these values, and a step that writes to parameters before its first backward is not
-        split."""
+        """Buffers, which are restored if the first part's launch is undone; their copies, and the memory of the inputs, which
+        each call overwrites; parameters, and the other buffers. The last two only as memory that a kernel reads and that may look
+        written with the same values. Eager steps have compared these values, and a step that writes to parameters before its
+        first backward is not split."""
         here = [t for t in (*self._state.parameters, *self._state.buffers) if t.device.type == self._device_type]
         return [*(tensor for pair in self.keeps for tensor in pair), *(each.memory for each in self._inputs), *here]
 

@@ -1,4 +1,4 @@
-"""What an eager run of a step shows, and its graph has to know: what the step writes to, and whether it does so before its backward.
+"""Learns from an eager run of a step, for its graph: what the step writes to, and whether it does so before its backward.
 
 An EagerRun belongs to one run, and one thread.
 """
@@ -24,7 +24,7 @@ from nimble.steps.step_ops import is_unchanged
 
 
 class EagerRun:
-    """Made before the run, with the state that the step works on; tell() comes after it."""
+    """Made before the run, with the step's state; tell() is called after it."""
 
     def __init__(self, call: Call, state: StepState, backend: Backend) -> None:
         self._backend = backend
@@ -35,7 +35,7 @@ class EagerRun:
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in state.buffers if buffer.device.type == backend.device_type]
         self._arguments = [(number, version_of(call.leaves[number]), call.leaves[number].detach().clone()) for number in call.tensors]
         self._values = [p.detach().clone() for p in self._parameters]
-        self._early: List[Tuple[List[int], List[torch.Tensor]]] = []  # of the parameters, before the first backward
+        self._early: List[Tuple[List[int], List[torch.Tensor]]] = []  # of parameters, before the first backward
         self._iterators, self._switches = Iterators(state.modules), switches.kernels_and_modes()
 
     def before_backward(self) -> None:
@@ -44,17 +44,17 @@ class EagerRun:
         self._early.append((versions(self._parameters), [p.detach().clone() for p in self._parameters]))
 
     def tell(self, call: Call, kind: Kind, rehearsed: Rehearsed) -> None:
-        """Adds what the run has shown to what is known of calls of its kind."""
+        """Adds the run's findings to the state of its kind of call."""
         kind.takes = kind.takes or self._iterators.have_moved()
         kind.switches = kind.switches or self._switches != switches.kernels_and_modes()
         kind.eager -= 1
         kind.has_run = True
         had_strays, kind.rehearsed = kind.rehearsed.strays > 0, rehearsed
         if kind.eager == 0 and rehearsed.strays > 0 and not had_strays:
-            kind.eager = 1  # which may have been for once
+            kind.eager = 1  # this run may have been an exception
         seen = set(map(id, kind.buffers))
         kind.versions = [t for t, version in zip(self._known, self._versions) if t._version != version]
-        raised = set(map(id, kind.versions))  # also of those that hold the same values again, which they need not in other calls
+        raised = set(map(id, kind.versions))  # includes those that hold the same values again, which may differ in other calls
         kind.buffers += [buffer for buffer, value in self._buffers
                          if id(buffer) not in seen and (id(buffer) in raised or not is_same(buffer, value))]
         kind.writes_early = kind.writes_early or any(

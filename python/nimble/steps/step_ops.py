@@ -1,4 +1,5 @@
-"""Watches the ops of a step's captured run: the gradients that it reads or writes, memory that only a cache holds, and what it writes to.
+"""Watches the ops of a step's captured run: the gradients that it reads or writes, memory that only a cache holds, and the memory that
+it writes.
 
 A StepOps belongs to one run and its thread. The rest has no state."""
 
@@ -17,7 +18,7 @@ from nimble.objects.memory import storage_address, version_of
 
 
 class StepOps(OpReads):
-    """OpReads that also notes which of the `gradients` of before the run has read or written, and the addresses of memory that ops have
+    """OpReads that also notes which of the earlier `gradients` the run has read or written, and the addresses of memory that ops have
     written to in place so far: `written`."""
 
     def __init__(self, known: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], device_type: str) -> None:
@@ -42,8 +43,8 @@ class StepOps(OpReads):
 
 
 def goes_by_ops(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether an optimizer's step uses gradients only through PyTorch's dispatcher, as far as can be told."""
-    step = optimizer.__dict__.get("step")  # as schedulers put one there
+    """Whether an optimizer's step uses gradients only through PyTorch's dispatcher, as far as is known."""
+    step = optimizer.__dict__.get("step")  # schedulers replace it
     function = getattr(step, "__func__", step)
     places = [type(optimizer).__module__, *([getattr(function, "__globals__", {}).get("__name__")] if step is not None else [])]
     return all(str(place).startswith("torch.optim.") for place in places) and "torch._inductor.graph" not in sys.modules
@@ -64,10 +65,10 @@ def cannot_be_looked_at(error: CaptureError) -> bool:
 
 
 def is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    """Whether the values are the same, as far as they can be compared; versions are compared anyway. Never raises: the step has run."""
+    """Whether the values are the same, as far as they can be compared; versions are always compared. Never raises: the step has run."""
     try:
         return same_bytes(tensor, value)
     except torch.cuda.OutOfMemoryError:
-        return False  # which it may be
+        return False  # it may differ
     except RuntimeError:
         return True

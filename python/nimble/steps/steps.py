@@ -1,4 +1,4 @@
-"""nimble.step: a whole training step (forward, loss, backward, optimizer, as much of it as a function does) as one graph.
+"""nimble.step: a whole training step (forward, loss, backward, optimizer, or whatever part of it a function contains) as one graph.
 
 The first calls run the function eagerly, as real steps, and learn from them (step_learning.py). Then the step is captured, which runs
 nothing (step_capture.py). From then on a call copies its arguments, launches one graph, and returns copies of what the function
@@ -39,14 +39,14 @@ from nimble.steps.step_graph import Kind, StepGraph
 from nimble.steps.step_learning import EagerRun
 from nimble.step_state.step_state import StepGuard, StepState
 
-_SHORT_LIFE = 8  # calls, below which a graph was hardly worth its capture
+_SHORT_LIFE = 8  # calls; a graph that serves fewer was not worth its capture
 _MOST_SHORT_LIVED = 3  # of these in a row
-_MOST_DISTURBED = 2  # eager runs more than a kind of call would need, in a row
-_MOST_VARIANTS = 4  # graphs for one kind of call, by what there are for gradients when it comes
+_MOST_DISTURBED = 2  # extra eager runs of a kind of call, in a row
+_MOST_VARIANTS = 4  # graphs for one kind of call, by the gradients that exist when it is made
 
 
 class _Running(threading.local):
-    """Whether this thread runs a step's function, to look at it or to capture it."""
+    """Whether this thread runs a step's function, to observe or capture it."""
 
     now = False
 
@@ -55,7 +55,7 @@ _running = _Running()
 
 
 def _is_looked_at() -> bool:
-    """Whether something looks at each op of the call, or at what autograd saves: it would see nothing of a replay."""
+    """Whether something observes each op of the call, or the tensors that autograd saves: it would see nothing of a replay."""
     return switches.why_not_replayed() is not None or switches.saves_elsewhere() or torch.is_anomaly_enabled()
 
 
@@ -82,8 +82,8 @@ class Step:
         self._stream: Any = None
         self._within_autocast = step_autocast.CallsWithin()
         self._warned = {"eager": False, "held": False, "autocast": False}
-        self._has_begun = False  # the function has, in this call, and not to be captured
-        self._begun: Optional[StepGraph] = None  # the graph that this call has begun with
+        self._has_begun = False  # whether the function has begun to run in this call (not for a capture)
+        self._begun: Optional[StepGraph] = None  # the graph that this call has begun
         self._lock = threading.RLock()
         self._backend.check()
 
@@ -99,9 +99,9 @@ class Step:
             try:
                 return self._called(args, kwargs)
             except NimbleError as error:
-                if not self._fallback or self._has_begun:  # then it is the function's own, or comes after it
+                if not self._fallback or self._has_begun:  # then the error is the function's own, or follows its run
                     raise
-                self._take_back()  # before the function runs once more
+                self._take_back()  # before the function runs again
                 self._warn("eager", f"the step runs eagerly: {error}")
                 return _without_history(self.function(*args, **kwargs))
             finally:
@@ -115,14 +115,14 @@ class Step:
             return self._outputs(args, kwargs)
         call = Call(args, kwargs, False, torch.is_grad_enabled())
         if call.signature.grad:
-            raise NimbleError("an argument requires gradients, which a step would not give to it")
+            raise NimbleError("an argument requires gradients, which a step would not compute")
         kind = self._kind_of(call)
         begun = self._begun = kind.graphs[-1] if kind.graphs else None
-        if begun is not None:  # most likely it is the one: the GPU is at work while the host looks
+        if begun is not None:  # most likely it is the right one: the GPU works while the host checks
             begun.begin(call)
         graph, is_held = self._fitting(kind, call, begun)
         if graph is not begun:
-            begun = self._begun = None  # its memory goes before other memory is needed
+            begun = self._begun = None  # frees its memory before other memory is needed
         if graph is None and (kind.eager > 0 or self._is_disturbed(kind)):
             return self._run(call, kind)
         if graph is None:
@@ -141,12 +141,12 @@ class Step:
         if state is None:
             return graph(call)
         self._take_back()
-        self._warn("held", "a step runs eagerly, since the gradients (p.grad) of an earlier one are still referred to, and lie in the "
+        self._warn("held", "a step runs eagerly, since the gradients (p.grad) of an earlier one are still referenced, and lie in the "
                    "graph's memory: keep copies instead", depth=4)
         return self._on_stream(call, False, state)[0]
 
     def _take_back(self) -> None:
-        """Undoes what has begun of a graph's call that has not come to its end."""
+        """Undoes the begun part of an incomplete graph call."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.take_back()
@@ -180,8 +180,8 @@ class Step:
         return kind
 
     def _fitting(self, kind: Kind, call: Call, taken: Optional[StepGraph]) -> Tuple[Optional[StepGraph], bool]:
-        """The graph that fits the present state, and whether its gradients are still referred to. Undoes what has begun of another graph,
-        or of one that cannot go on."""
+        """The graph that fits the present state, and whether its gradients are still referenced. Undoes the begun part of another
+        graph, or of one that cannot continue."""
         graph, is_held, can_go_on = None, False, False
         try:
             self._drop_what_is_stale()
@@ -210,11 +210,11 @@ class Step:
             kind.graphs = []
             kind.eager = 1 if kind.has_run else kind.eager
             if self._short_lived > _MOST_SHORT_LIVED and not kind.is_unsupported:
-                kind.mark_unsupported(NimbleError(f"what the step works on changes again and again: {why}"))
+                kind.mark_unsupported(NimbleError(f"the step's state changes again and again: {why}"))
 
     def _is_disturbed(self, kind: Kind) -> bool:
-        """Whether the state has changed since the last eager run, so that this tells nothing of the coming capture and another run is
-        needed. After several of them there is none, and the graph will soon turn out not to fit."""
+        """Whether the state has changed since the last eager run, so that this run says nothing about the coming capture and
+        another is needed. After several of them False: the graph will soon turn out stale."""
         left, kind.left = kind.left, None
         if left is None or left.difference_of_step() is None:
             kind.disturbed = 0
@@ -224,17 +224,17 @@ class Step:
         return kind.eager > 0
 
     def _run(self, call: Call, kind: Kind) -> Any:
-        """Eagerly, as a real step that is learned from. One that raises does not count."""
+        """Eagerly, as a real step to learn from. One that raises does not count."""
         learns = kind.has_run and self._options.use_multi_stream
         inputs = self._closure_inputs()
-        if any(is_lazy(t) for m in inputs.modules for t in (*m.parameters(), *m.buffers())):  # nothing is known until it has memory
+        if any(is_lazy(t) for m in inputs.modules for t in (*m.parameters(), *m.buffers())):  # unknown until it has memory
             return self._outputs(call.args, call.kwargs)
         state = StepState(inputs, self._backend.device_type)
         observed = EagerRun(call, state, self._backend)
         result, rehearsed = self._on_stream(call, learns, state, observed.before_backward, rehearses=True)
         observed.tell(call, kind, rehearsed)
         if kind.eager == 0:
-            with contextlib.suppress(Exception):  # the step has run: what cannot be looked at raises at the next call, before it does
+            with contextlib.suppress(Exception):  # the step has run: state that cannot be inspected raises at the next call, before its run
                 kind.left = StepGuard(self._new_state())
         return result
 
@@ -278,13 +278,13 @@ class Step:
     def _closure_inputs(self) -> ClosureInputs:
         inputs = find(self.function, *self._given)
         if not inputs.modules and not inputs.optimizers:
-            raise NimbleError("neither a module nor an optimizer is found in what the step refers to: pass modules=[...] and "
+            raise NimbleError("no module or optimizer is found among the step's references: pass modules=[...] and "
                               "optimizers=[...]")
         check_step(inputs.modules)
         return inputs
 
     def _capture(self, call: Call, kind: Kind) -> StepGraph:
-        """Where it fails, all is as before."""
+        """If it fails, it changes nothing."""
         kind.check_capturable()
         if len(kind.graphs) >= _MOST_VARIANTS:
             self._make_room(kind)
@@ -307,7 +307,7 @@ class Step:
             self._has_begun = False  # nothing has run
 
     def _make_room(self, kind: Kind) -> None:
-        """Drops the oldest graph, for one that begins with other gradients."""
+        """Drops the oldest graph, to make room for one that begins with other gradients."""
         gone = kind.graphs.pop(0)
         gone.close()
         self._short_lived = self._short_lived + 1 if gone.calls < _SHORT_LIFE else 0
@@ -337,13 +337,13 @@ def step(function: Callable[..., Any], modules: Iterable[torch.nn.Module] = (),
 
         train = nimble.step(train, modules=[model], optimizers=[optimizer])
 
-    Its arguments are as for Nimble. What it returns has no autograd history. p.grad is then what the function leaves there, in memory that
-    the next call overwrites.
+    Its arguments are as for Nimble. What it returns has no autograd history. p.grad is then the gradient that the function leaves,
+    in memory that the next call overwrites.
 
     modules, optimizers: those that the step works with, besides those that are found in its closure, in globals that it names, and in
-    attributes of its object. Where one of them changes, or a value that is found so, it runs eagerly once and is captured anew.
-    fallback: what cannot be captured runs eagerly, and a warning says so once; else it raises NimbleError, with all as before.
-    use_multi_stream, relaxed: as for Nimble.prepare. max_graphs: how many kinds of arguments there are graphs for.
+    attributes of its object. Where one of them changes, or a value found this way, it runs eagerly once and is captured again.
+    fallback: what cannot be captured runs eagerly, with one warning; else it raises NimbleError, and nothing has changed.
+    use_multi_stream, relaxed: as for Nimble.prepare. max_graphs: for how many kinds of arguments graphs are kept.
 
     Raises NotLoadedError where libnimble.so does not rewrite graphs in this process. Calls may come from any thread, one at a time."""
     return Step(function, modules, optimizers, Options(use_multi_stream, relaxed), fallback, max_graphs, backend)

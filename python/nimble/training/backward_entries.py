@@ -1,7 +1,7 @@
 """The backwards of a TrainingGraph: one for each set of outputs that have gradients, and for each layout of these in memory.
 
-Kernels add in another order where a gradient has other strides, so a graph is only for gradients with the strides that it was captured
-with. One thread at a time; the TrainingGraph has a lock."""
+Kernels add in another order where a gradient has other strides, so a graph serves only gradients with the strides that it was
+captured with. One thread at a time; the TrainingGraph has a lock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IS_BATCHED = [getattr(_functorch, name) for name in ("is_batchedtensor", "is_le
 
 
 def are_batched(grads: "Sequence[Optional[torch.Tensor]]") -> bool:
-    """Whether several backwards are to run at once (torch.vmap)."""
+    """Whether several backwards run at once (torch.vmap)."""
     return any(grad is not None and is_batched(grad) for grad in grads for is_batched in _IS_BATCHED)
 
 
@@ -37,11 +37,12 @@ def pattern_of(grads: "Sequence[Optional[torch.Tensor]]") -> Pattern:
 
 
 class BackwardEntry:
-    """A backward, by a graph or eagerly where there is none. `given`: the graph's memory for gradients; empty until some have come."""
+    """A backward, by a graph or eagerly where there is none. `given`: the graph's memory for gradients; empty until some
+    arrive."""
 
     def __init__(self, given: "Sequence[Optional[torch.Tensor]]" = (), captured: Optional[Captured] = None) -> None:
         self.captured = captured
-        self.is_final = captured is not None  # no graph is tried any more
+        self.is_final = captured is not None  # no further graph is tried
         self.copies: Optional[Copies] = None
         self.compared = 0
         self.given = list(given)

@@ -22,12 +22,13 @@ from nimble.training.training_nodes import Gradients
 from nimble.training.training_work import BackwardWork, ForwardWork
 
 _MOST_BACKWARDS = 4  # graphs, each for other outputs with gradients, or other strides
-_MOST_ENTRIES = 64  # that are remembered
+_MOST_ENTRIES = 64  # remembered
 
 
 class BackwardReplays:
-    """wanted: the outputs that require gradients. `compared_first`: so many backwards of each kind also run eagerly, and are compared;
-    `difference` is what differed, and then the graph is not used any more. `is_distrusted`: the user has not asked for the graph."""
+    """wanted: the outputs that require gradients. `compared_first`: this many backwards of each kind also run eagerly, and are
+    compared; `difference` is what differed: the graph is then no longer used. `is_distrusted`: the user has not requested the
+    graph."""
 
     def __init__(self, work: ForwardWork, forward: Captured, backward: Captured, wanted: List[torch.Tensor], backend: Backend,
                  options: Options) -> None:
@@ -38,7 +39,7 @@ class BackwardReplays:
         self._wanted, self._towards = wanted, work.towards
         self._likes: "List[Optional[torch.Tensor]]" = [*(None for _ in work.argument_numbers), *work.parameters]
         self._has_effects = work.has_effects
-        self._raised = work.raised_behind  # versions that eager backwards raise
+        self._raised = work.raised_by_backwards  # versions that eager backwards raise
         self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
         self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(work.given): BackwardEntry(work.given, backward)}
 
@@ -86,14 +87,14 @@ class BackwardReplays:
         return entry.copies(made)
 
     def capture_what_came(self) -> None:
-        """Captures a graph for each kind of backward that has run without one. Not under the lock: the capture may wait for this graph, and
-        a backward writes only to memory of its own."""
+        """Captures a graph for each kind of backward that has run without one. Not under the lock: the capture may wait for
+        this graph, and a backward writes only to its own memory."""
         if all(entry.is_final for entry in list(self._entries.values())):
             return
         for entry in list(self._entries.values()):
             if entry.is_final or not entry.given:
                 continue
-            # A capture takes runs, and what these do besides gradients would not be put back.
+            # A capture needs extra runs, whose effects besides gradients would not be undone.
             if self._has_effects or sum(each.captured is not None for each in list(self._entries.values())) >= _MOST_BACKWARDS:
                 entry.forget()
                 continue
@@ -105,7 +106,7 @@ class BackwardReplays:
                     entry.captured = self._backend.capture(work, memory[0].device, self._options.use_multi_stream,
                                                          self._options.relaxed, self._forward)
                 self._also_read += work.found_elsewhere
-            except Exception as error:  # eagerly, then
+            except Exception as error:  # it then runs eagerly
                 if not self.is_distrusted and not isinstance(error, NimbleError):
                     warnings.warn(f"nimble: a backward stays without a graph: {type(error).__name__}: {error}", stacklevel=2)
 

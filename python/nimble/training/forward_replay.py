@@ -1,4 +1,4 @@
-"""Replays a captured forward: the arguments in, the launch, and what the module sees of it.
+"""Replays a captured forward: copies the arguments in, launches, and publishes its effects to the module.
 
 One thread at a time; the TrainingGraph has a lock.
 """
@@ -27,7 +27,7 @@ class ForwardReplay:
         self._written = work.written
         self._take = InputCopier(work.inputs)
         self._own_written = own_written
-        self._to_buffers, self._to_buffers_at_once = copies, copies_at_once  # the former also keeps the memory on both sides
+        self._to_buffers, self._to_buffers_at_once = copies, copies_at_once  # the former also keeps both sides' memory
         self._raised = work.raised  # versions that eager runs raise
 
     def begin(self, call: Call, run: Run) -> None:

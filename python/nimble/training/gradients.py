@@ -1,8 +1,8 @@
 """Copies gradients out of a graph's memory, into one block of memory for each dtype.
 
 Autograd takes over a gradient that nothing else refers to and that has the strides it wants, without another copy. PyTorch copies many
-tensors by a few kernels where they have one dtype and lie as their sources do; a single one that does not costs a kernel for each of the
-others. A Copies has no state but its plan; any thread may use it."""
+tensors by a few kernels where they share a dtype and have their sources' strides; a single one that does not costs a kernel for each of
+the others. A Copies has no state but its plan; any thread may use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 _ALIGNMENT = 512  # bytes, as allocators align
-# Below this dispatch key views count as tensors of their own, each with its own version. Not in releases before 2.2.
+# Below this dispatch key views count as separate tensors, each with its own version. Not in releases before 2.2.
 _below: Any = getattr(torch._C, "_AutoDispatchBelowADInplaceOrView", None)
 _copy_many: Any = getattr(torch, "_foreach_copy_", None)  # from 2.1 on
 
@@ -19,14 +19,14 @@ _copy_many: Any = getattr(torch, "_foreach_copy_", None)  # from 2.1 on
 class Copies:
     """Copies gradients with these shapes and strides; None stays None.
 
-    likes: for each gradient the parameter with the layout that the copy is to have, or None for the gradient's own. Strides that change
-    later only cost time."""
+    likes: for each gradient the parameter whose layout the copy gets, or None for the gradient's own. Strides that change later only
+    cost time."""
 
     def __init__(self, made: "List[Optional[torch.Tensor]]", likes: "List[Optional[torch.Tensor]]") -> None:
         self._plan: "List[Optional[Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]]]" = []
         self._sizes: Dict[torch.dtype, int] = {}
-        self._together: Dict[torch.dtype, List[int]] = {}  # numbers of those that are copied at once,
-        self._alone: List[int] = []  # and of those that lie in another way
+        self._together: Dict[torch.dtype, List[int]] = {}  # indices of those that are copied at once,
+        self._alone: List[int] = []  # and of those with other strides
         for number, (grad, like) in enumerate(zip(made, likes)):
             if grad is None:
                 self._plan.append(None)

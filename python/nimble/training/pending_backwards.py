@@ -1,6 +1,6 @@
-"""Which backwards of a forward may still come, and what each needs, where they come one by one for some of the outputs.
+"""Which backwards of a forward are outstanding, and what each needs, where they run one by one for some of the outputs.
 
-Has no state but what it is given; one thread at a time, under the TrainingGraph's lock."""
+No state besides its arguments; one thread at a time, under the TrainingGraph's lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from nimble.graphs.autograd_leaves import AutogradGraph
 
-Ran = Dict[int, int]  # outputs with a backward that has run without keeping the graph, and the number of that backward
+Ran = Dict[int, int]  # outputs whose backward has run without keeping the graph, and the number of that backward
 
 
 class PendingBackwards:
@@ -24,7 +24,7 @@ class PendingBackwards:
         self._runs_once = [graph.runs_once() for graph in graphs]
 
     def has_changed(self, came: List[int], watched: "List[torch.Tensor]", before: List[int], now: List[int]) -> bool:
-        """Whether a tensor was written to that backwards of these outputs need."""
+        """Whether a tensor that backwards of these outputs need was written to."""
         needed = frozenset().union(*(self._needed[number] for number in came))
         return any(one != other and id(tensor) in needed for tensor, one, other in zip(watched, before, now))
 
@@ -33,5 +33,5 @@ class PendingBackwards:
         return bool(ran) and any(self._runs_once[number] and ran.get(number, task) != task for number in came)
 
     def is_over(self, ran: Ran) -> bool:
-        """Whether no backward may come any more: each output has had its own, or another one has used up what it needs."""
+        """Whether no backward is outstanding: each output's has run, or another one has freed what it needs."""
         return bool(ran) and all(not each.isdisjoint(ran) for each in self._together)

@@ -1,11 +1,11 @@
 """A prepared module that trains: its forward and its backward as graphs. Autograd sees one function.
 
 The backward is captured from the autograd graph that the forward's capture has made, and reads what replays of the forward leave in its
-memory. So there is one forward at a time: until its backward has run, or can no longer be asked for, calls are not served (and run
-eagerly). What a backward returns is in memory of its own. Gradients of only some outputs, or with other strides, take another path
-through the autograd graph: the first time eagerly, over the same memory, and from the next call on by a graph of their own.
+memory. So there is one forward at a time: until its backward has run, or can no longer be requested, calls are not served (and run
+eagerly). A backward returns gradients in their own memory. Gradients of only some outputs, or with other strides, take another path
+through the autograd graph: the first time eagerly, over the same memory, and from the next call on by their own graph.
 
-Any thread may use a TrainingGraph, as autograd's threads do: a lock keeps the replays apart."""
+Any thread may use a TrainingGraph, including autograd's: a lock serializes the replays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from nimble.training.training_nodes import Gradients, Paths, Run, this_backward
 from nimble.training.training_outputs import TrainingOutputs
 from nimble.training.training_work import ForwardWork
 
-_MANY = 8  # buffers are worth a graph for their copies: PyTorch launches up to three kernels for a graph (seed and offset, to 2.4)
+_MANY = 8  # this many buffers are worth a graph for their copies: PyTorch launches up to three kernels for a graph (seed and offset, to 2.4)
 
 
 class TrainingGraph:
@@ -62,13 +62,13 @@ class TrainingGraph:
         self._wanted = [t.requires_grad for t in self._results.made]
         self._copies = TrainingOutputs(self._results.made, self._wanted, work.aliases)
         self._paths = Paths(work.reachable)
-        self._arguments, self._parameters = work.argument_numbers, work.parameters  # that gradients go to
-        self._watched = work.watched  # what must not be written to between forward and backward
+        self._arguments, self._parameters = work.argument_numbers, work.parameters  # which receive gradients
+        self._watched = work.watched  # tensors that must not be written to between forward and backward
         self._pending = work.pending
         self._forward = ForwardReplay(work, forward, copies, copies_back, own_written)
         self._backwards = BackwardReplays(work, forward, backward, [t for t in self._results.made if t.requires_grad], backend, options)
         self._last: "Optional[weakref.ref[Run]]" = None
-        self._lock = threading.RLock()  # where a module's backward runs another's
+        self._lock = threading.RLock()  # reentrant: a module's backward may run another's
         self._again: "Optional[Callable[[Call], Any]]" = None
 
     @property
@@ -77,7 +77,7 @@ class TrainingGraph:
 
     @property
     def difference(self) -> Optional[str]:
-        """What differed where a backward was compared."""
+        """The difference that comparing a backward has found."""
         return self._backwards.difference
 
     @property
@@ -86,21 +86,21 @@ class TrainingGraph:
         return self._arguments, self._parameters
 
     def distrust(self, times: int, again: "Callable[[Call], Any]") -> None:
-        """For graphs that the user has not asked for. The first `times` backwards of each kind run both ways, by the graph and by autograd
-        over the same memory, and autograd's result counts: see `difference`. again(call) runs the module eagerly, for gradients that
-        are to be differentiated themselves."""
+        """For graphs that the user has not requested. The first `times` backwards of each kind run both ways, by the graph and by
+        autograd over the same memory, and autograd's result is used: see `difference`. again(call) runs the module eagerly, for
+        gradients that are to be differentiated themselves."""
         self._backwards.compared_first, self._backwards.is_distrusted, self._again = times, True, again
 
     def __call__(self, call: Call, _static_outputs: bool) -> Any:
-        """Runs the forward, and returns outputs with autograd's node of the backward. Returns NotImplemented where the backward of the
-        forward before is still to come, and CHANGED where the graph runs ahead and does not fit the module any more."""
+        """Runs the forward, and returns outputs with autograd's node of the backward. Returns NotImplemented where the previous
+        forward's backward is outstanding, and CHANGED where the graph runs ahead and no longer fits the module."""
         leaves = call.leaves
         self._backwards.capture_what_came()
         with self._lock:
             if self._is_awaited():
                 return NotImplemented
             ahead = self._ahead
-            checks_after = bool(ahead)  # memory can also be taken from a tensor that is held
+            checks_after = bool(ahead)  # a tensor that is held can also lose its memory
             if ahead is not None and not checks_after and self.guard.difference() is not None:
                 return CHANGED
             run = Run()
@@ -109,7 +109,7 @@ class TrainingGraph:
             draws_on = self._draws_on if checks_after else None
             numbers = self._backend.random_state(draws_on) if draws_on is not None else None
             with torch.no_grad():
-                self._begin(call, run)  # the GPU is at work while all else is looked at
+                self._begin(call, run)  # the GPU works while the host checks the rest
                 if checks_after and self.guard.difference() is not None:
                     if draws_on is not None:
                         self._backend.set_random_state(draws_on, numbers)
@@ -125,7 +125,7 @@ class TrainingGraph:
         return self._results.returned(outputs, leaves)
 
     def is_awaited(self) -> bool:
-        """Whether a backward may still come, so that calls are not served."""
+        """Whether a backward is outstanding, so that calls are not served."""
         with self._lock:
             return self._is_awaited()
 
@@ -137,7 +137,7 @@ class TrainingGraph:
         self._forward.begin(call, run)
 
     def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]":
-        """The gradients of a run; asked by autograd's nodes."""
+        """The gradients of a run; called by autograd's nodes."""
         if torch.is_grad_enabled() or (self._again is not None and are_batched(grads)):
             return self._run_again(run, grads)
         return self._replayed(run, grads)
@@ -166,8 +166,8 @@ class TrainingGraph:
         return result
 
     def run_detached(self, call: Call, given: "List[torch.Tensor]") -> "List[Optional[torch.Tensor]]":
-        """Runs a forward and its backward outside of autograd, with these gradients of the outputs that require some. Not while a backward
-        is to come."""
+        """Runs a forward and its backward outside of autograd, with these gradients of the outputs that require some. Not while a
+        backward is outstanding."""
         with self._lock, torch.no_grad():
             self._begin(call, Run())
             self._forward.publish()
@@ -206,7 +206,8 @@ class TrainingGraph:
         del self.guard
 
     def close(self) -> None:
-        """Waits until the GPU has finished with the graph. Its memory is freed when the last reference goes; a backward to come has one."""
+        """Waits until the GPU has finished with the graph. Its memory is freed with the last reference; an outstanding backward has
+        one."""
         with self._lock:
             if self._ahead is not None:
                 self._ahead.close()
@@ -226,7 +227,7 @@ class TrainingGraph:
 def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, options: Options,
                      accept: "Callable[[ForwardWork], None]" = lambda _: None) -> "Union[TrainingGraph, PreparedGraph]":
     """Captures a module's forward and backward for a call, as nimble.graphs.prepared.prepare does for a forward alone. Returns a
-    PreparedGraph where there can be no gradients. accept() is given what is about to be captured, and may raise."""
+    PreparedGraph where there can be no gradients. accept() gets the work about to be captured, and may raise."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
@@ -257,11 +258,11 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage_address, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
-                # As tensors of their own, since batch norm does not raise the versions of its buffers.
+                # As separate tensors, since batch norm does not raise the versions of its buffers.
                 copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
                 copies_back = None
                 if len(work.apart) >= _MANY:
-                    with contextlib.suppress(CaptureError):  # as where another thread breaks the capture
+                    with contextlib.suppress(CaptureError):  # for example another thread broke the capture
                         copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
     if not has_gradients:
         return prepare(module, call, backend, options)
@@ -272,15 +273,15 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
 
 
 def _differentiable(outputs: Any, known: List[torch.Tensor]) -> List[torch.Tensor]:
-    """The outputs that require gradients, each once and without the known tensors."""
+    """The outputs that require gradients, each once and except the known tensors."""
     apart = set(map(id, known))
     return list({id(t): t for t in _pytree.tree_flatten(outputs)[0]
                  if isinstance(t, torch.Tensor) and t.requires_grad and id(t) not in apart}.values())
 
 
 def graph_is_kept() -> bool:
-    """Whether the running backward was asked to keep autograd's graph, so that it may run again. Old releases do not tell; there a
-    backward that comes too late raises."""
+    """Whether the running backward was asked to keep autograd's graph, so that it may run again. Old releases do not show that;
+    there a backward that runs too late raises."""
     return bool(_ask_kept()) if _tells_kept else False
 
 

@@ -1,11 +1,12 @@
-"""Autograd's nodes of a replayed forward, between its outputs and what gradients go to.
+"""Autograd's nodes of a replayed forward, between its outputs and the tensors that get gradients.
 
 One node is enough where all outputs lead to the same tensors. Else autograd has to see which output leads where: it runs the hooks of
-all that a backward can reach, even where no gradient comes. So there is a node for each set of outputs that lead to the same tensors
-(_Outputs), which notes what comes, and after these one for each set of tensors that the same outputs lead to (_Towards). Autograd runs
-one of the latter when all nodes that lead to it have run, and the first that runs replays the graph for all of them.
+all that a backward can reach, even where no gradient arrives. So there is a node for each set of outputs that lead to
+the same tensors (_Outputs), which notes arriving gradients, and after these one for each set of tensors that the same
+outputs lead to (_Towards). Autograd runs one of the latter when all nodes that lead to it have run, and the first that
+runs replays the graph for all of them.
 
-A Run belongs to one forward; passes over it are told apart by autograd's number of each."""
+A Run belongs to one forward; autograd's number of each pass over it distinguishes the passes."""
 
 from __future__ import annotations
 
@@ -19,23 +20,23 @@ Gradients = Sequence[Optional[torch.Tensor]]
 
 
 class Run:
-    """A replayed forward that may have its backward to come. Lives as long as autograd's nodes of it."""
+    """A replayed forward whose backward may be outstanding. Lives as long as its autograd nodes."""
 
     __slots__ = ("number", "is_over", "ran", "versions", "call", "call_versions", "outputs", "passes", "__weakref__")
 
     def __init__(self) -> None:
-        self.call: Optional[Call] = None  # where it may have to run again
+        self.call: Optional[Call] = None  # if it may have to run again
         self.call_versions: List[int] = []
         self.number = 0
         self.is_over = False  # its backwards have run, and cannot run again
-        self.ran: "Dict[int, int]" = {}  # those that have
+        self.ran: "Dict[int, int]" = {}  # the backwards that have run
         self.versions: List[int] = []
-        self.outputs = 0  # that gradients may come for
+        self.outputs = 0  # which gradients may arrive for
         self.passes: "Dict[int, _Pass]" = {}
 
 
 class Differentiated(Protocol):
-    """What the nodes ask: takes gradients of all outputs, and gives those of all tensors."""
+    """The interface for the nodes: takes gradients of all outputs, and returns those of all tensors."""
 
     def gradients(self, run: Run, grads: Gradients) -> "List[Optional[torch.Tensor]]": ...
 
@@ -90,20 +91,20 @@ class _Pass:
     """One backward over a run."""
 
     def __init__(self, outputs: int) -> None:
-        self.given: "List[Optional[torch.Tensor]]" = [None] * outputs  # that no graph has run for
+        self.given: "List[Optional[torch.Tensor]]" = [None] * outputs  # not used by any graph yet
         self.made: "List[Optional[torch.Tensor]]" = []
 
     def take(self, numbers: List[int], graph: Differentiated, run: Run) -> "List[Optional[torch.Tensor]]":
         if any(grad is not None for grad in self.given):
             given, self.given = self.given, [None] * len(self.given)
             made = graph.gradients(run, given)
-            # A late gradient is added: autograd takes another order where other devices or threads take part.
+            # A late gradient is added: autograd's order differs where other devices or threads take part.
             self.made = [_sum(one, other) for one, other in zip(self.made, made)] if self.made else made
         if not self.made:
             return [None] * len(numbers)
         taken = [self.made[number] for number in numbers]
         for number in numbers:
-            self.made[number] = None  # autograd takes over what nothing else refers to
+            self.made[number] = None  # autograd takes over a tensor without other references
         return taken
 
 
@@ -111,8 +112,8 @@ def _sum(one: Optional[torch.Tensor], other: Optional[torch.Tensor]) -> Optional
     return other if one is None else one if other is None else one + other
 
 
-# The backward that this thread is in. Releases before 2.0 do not tell: there a backward within another one of the same run looks like
-# that one.
+# The backward that this thread is in. Releases before 2.0 do not show it: there a backward within another one of the
+# same run looks like that one.
 this_backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lambda: 0)
 
 

@@ -1,7 +1,7 @@
-"""What a call that trains returns for the forward's outputs, and which outputs cannot be returned.
+"""Makes the tensors that a training call returns for the forward's outputs, and refuses outputs that cannot be returned.
 
-Copies of outputs with a history share no memory with each other: a write to one would not be seen in the other, and autograd would not
-know. So overlapping outputs are refused (find_aliases()), except those without gradients that lie within one with a history: they are
+Copies of outputs with a history share no memory with each other: a write to one would not show in the other, and autograd would miss
+it. So overlapping outputs are refused (find_aliases()), except those without gradients that lie within one with a history: they are
 made from its copy as Tensor.detach() does, with its memory and its version. Not to be used by two threads at once; the graph's owner
 has a lock."""
 
@@ -15,11 +15,11 @@ from nimble.errors import NimbleError
 from nimble.graphs.outputs import OutputCopies
 from nimble.objects.memory import extent, once, overlaps, repeats_of, storage_address
 
-Aliases = Dict[int, int]  # the number of an output without gradients, and of the output that it lies within
+Aliases = Dict[int, int]  # the index of an output without gradients, and of the output that it lies within
 
 
 class TrainingOutputs:
-    """Copies of outputs that stay where they are while their values change."""
+    """Copies outputs whose memory stays in place while their values change."""
 
     def __init__(self, tensors: List[torch.Tensor], wanted: List[bool], aliases: Aliases) -> None:
         self._tensors = [each.detach() for each in tensors]
@@ -69,7 +69,7 @@ def _aliases_among(tensors: Dict[int, torch.Tensor]) -> Aliases:
     """find_aliases() for the outputs on one storage."""
     unit = min(t.element_size() for t in tensors.values())
     owners = torch.zeros(max(_begin(t) + extent(t) for t in tensors.values()) // unit, dtype=torch.int32,
-                         device=next(iter(tensors.values())).device)  # of each unit of memory the output that has it, from 1 on
+                         device=next(iter(tensors.values())).device)  # for each unit of memory the output that owns it, from 1 on
     aliases: Aliases = {}
     for number, tensor in sorted(tensors.items(), key=lambda each: not each[1].requires_grad):
         found = _owners_of(owners, tensor, unit).unique().tolist()  # type: ignore[no-untyped-call]
@@ -91,7 +91,7 @@ def _owners_of(owners: torch.Tensor, tensor: torch.Tensor, unit: int) -> torch.T
 
 
 def _mark(owners: torch.Tensor, tensor: torch.Tensor, unit: int, owner: int) -> None:
-    if overlaps(once(tensor, repeats_of(tensor))):  # which cannot be written as it is
+    if overlaps(once(tensor, repeats_of(tensor))):  # it cannot be written directly
         owners[_owners_of(torch.arange(owners.numel(), device=owners.device), tensor, unit).reshape(-1)] = owner
     else:
         _owners_of(owners, tensor, unit).fill_(owner)

@@ -39,14 +39,14 @@ class ForwardWork:
         self.written: List[Input] = []
         self.attributes: Dict[str, torch.Tensor] = {}
         self.towards: List[torch.Tensor] = []  # static inputs and stand-ins that gradients go to
-        self.argument_numbers: List[int] = []  # and what is in the places of the former in the call
-        self.parameters: List[torch.Tensor] = []  # and of the latter in the module
-        self.watched: List[torch.Tensor] = []  # what backwards need that others can write to, each with a version of its own
+        self.argument_numbers: List[int] = []  # the former's leaves in the call
+        self.parameters: List[torch.Tensor] = []  # the latter's originals in the module
+        self.watched: List[torch.Tensor] = []  # tensors that backwards need and others can write to, each with its own version
         self.pending = PendingBackwards()
         self.has_effects = False
         """Whether the backward was seen to do more than compute gradients: it writes to something, or draws random numbers."""
-        self.raised: List[torch.Tensor] = []  # by each forward, and by each backward: versions that others see
-        self.raised_behind: List[torch.Tensor] = []
+        self.raised: List[torch.Tensor] = []  # versions that others see: raised by each forward, and by each backward
+        self.raised_by_backwards: List[torch.Tensor] = []
         self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure()
         self.given: List[torch.Tensor] = []
         """The gradients of the outputs that backward() starts from."""
@@ -54,11 +54,11 @@ class ForwardWork:
         """For each output with a gradient, which of `towards` it leads to."""
         self.aliases: Aliases = {}
         self.reads: Optional[OpReads] = None
-        """What the last captured forward and its backwards read; None where ops cannot be watched."""
+        """The reads of the last captured forward and its backwards; None where ops cannot be watched."""
         self.found_elsewhere: List[Any] = []
-        """Storages that these have read, and that belong neither to the module nor to them."""
-        self._first: List[torch.Tensor] = []  # what came of look()
-        self._written_behind: Set[int] = set()  # where the memory begins that backwards may write to
+        """Storages that these read, and that belong neither to the module nor to them."""
+        self._first: List[torch.Tensor] = []  # the outputs of look()
+        self._written_by_backwards: Set[int] = set()  # where the memory begins that backwards may write to
         self._writes: Optional[OpWrites] = None
         self._versions = [i.tensor._version for i in self.inputs]
         self._captures, self._sees_ops = False, True
@@ -91,7 +91,7 @@ class ForwardWork:
         self._first = self._left_by(outputs)
         if wanted:
             self._look_at_backward(wanted, graph)
-        del outputs, graph, graphs, wanted  # else the accumulators of this stream would be used on others
+        del outputs, graph, graphs, wanted  # else this stream's accumulators would be used on others
         self.reset()
         return bool(self.given)
 
@@ -100,8 +100,8 @@ class ForwardWork:
         try:
             with writes.on():
                 return self.forward()
-        except NotImplementedError:  # as of ops that take functions: they do not show what these do
-            self._sees_ops, writes.has_backward = False, True  # for all that is known
+        except NotImplementedError:  # from ops that take functions, which hide what these do
+            self._sees_ops, writes.has_backward = False, True  # to be safe
         self._keeper.restore()
         for each in self.inputs:
             each.take(self._call.leaves[each.number])
@@ -120,7 +120,7 @@ class ForwardWork:
         if self.has_effects:
             self.why_unsure = self.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
         written += [t for t in graph.kept_by_functions() if t.layout is torch.strided and has_memory(t)]
-        self._written_behind = set(map(storage_address, written))
+        self._written_by_backwards = set(map(storage_address, written))
 
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
         writes = self._writes
@@ -133,12 +133,12 @@ class ForwardWork:
                 return gradients(wanted, self.towards, list(self.given))
         except NimbleError:
             raise
-        except NotImplementedError:  # as with forwards
+        except NotImplementedError:  # as for forwards
             assert writes is not None
             self._sees_ops, writes.has_backward = False, True
             return self._gradients(wanted)
         except RuntimeError as error:  # a backward that only Tensor.backward() can run
-            raise NimbleError(f"the gradients cannot be had by torch.autograd.grad: {error}") from error
+            raise NimbleError(f"torch.autograd.grad cannot compute the gradients: {error}") from error
         finally:
             torch.clear_autocast_cache()
 
@@ -149,8 +149,9 @@ class ForwardWork:
         self.reset()
 
     def check_stand_ins(self, begin_again: "Callable[[], None]") -> None:
-        """Called after look(). Raises NimbleError where the module does something else with its own parameters than with their stand-ins,
-        as where it finds something by their identity. begin_again: restores random numbers and buffers as before look()."""
+        """Called after look(). Raises NimbleError where the module treats its own parameters differently from their stand-ins,
+        for example because it finds something by their identity. begin_again: restores random numbers and buffers as before
+        look()."""
         def left(by_itself: bool) -> List[torch.Tensor]:
             begin_again()
             found = self._left_by(self._forward_with_own_parameters() if by_itself else self.forward())
@@ -160,8 +161,8 @@ class ForwardWork:
         own, mine = left(True), left(False)
         # If a repetition differs, its kernels are not deterministic.
         if not _are_same(own, mine) and _are_same(own, left(True)) and _are_same(mine, left(False)):
-            raise NimbleError("the module does something else with tensors that stand in for its parameters while its gradients are "
-                              "prepared, as where it keeps something by their identity (a dictionary that has them, or their ids, as "
+            raise NimbleError("the module behaves differently with tensors that stand in for its parameters while its gradients are "
+                              "prepared; perhaps it keeps something by their identity (a dictionary that has them, or their ids, as "
                               "keys; `is`): have it keep names, and compare these")
 
     def _forward_with_own_parameters(self) -> Any:
@@ -170,10 +171,10 @@ class ForwardWork:
             return self._module(*args, **kwargs)
 
     def set_apart(self) -> None:
-        """Called after look(), with random numbers as before it. Makes the forward write to memory of its own instead of buffers, where a
-        run shows that this makes no difference: code may read a buffer in unknown ways."""
+        """Called after look(), with random numbers as before it. Makes the forward write to its own memory instead of buffers,
+        where a run shows that this makes no difference: code may read a buffer in unknown ways."""
         written = self._keeper.written()
-        if written and not self.written and self._written_behind.isdisjoint(map(storage_address, written)):
+        if written and not self.written and self._written_by_backwards.isdisjoint(map(storage_address, written)):
             self._stand_ins.set_apart(written)
         if self.apart:
             if not _are_same(self._left_by(self.forward()), self._first):
@@ -184,7 +185,7 @@ class ForwardWork:
         self.watched = [given for given in self.watched if id(given) not in apart]
 
     def _left_by(self, outputs: Any) -> List[torch.Tensor]:
-        """Copies of what a forward leaves: outputs, and the buffers, which gradients may read."""
+        """Copies of a forward's results: outputs, and the buffers, which gradients may read."""
         leaves = [leaf for leaf in _pytree.tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)]
         return [each.detach().clone() for each in (*leaves, *(mine for mine, _ in self._standing()))]
 
@@ -259,7 +260,7 @@ class ForwardWork:
         rises = self._rises()
         with own_autocast_cache(), self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
-        self.raised_behind = rises.found()
+        self.raised_by_backwards = rises.found()
         self._hold((made, outputs))
         return made
 
@@ -267,11 +268,11 @@ class ForwardWork:
         return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
 
     def _rises(self) -> VersionRises:
-        """The versions to note in captured runs only: the first run may have written to something once and for all."""
+        """The versions to note, in captured runs only: the first run may have written to something only once."""
         return VersionRises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
 
     def _looking(self, again: bool = False) -> ContextManager[None]:
-        """Watches what is read where the run is captured. again: for a new forward."""
+        """Watches reads if the run is captured. again: for a new forward."""
         if not (self._captures and self._sees_ops):
             return contextlib.nullcontext()
         if again or self.reads is None:
@@ -302,10 +303,10 @@ def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
 
 
 class BackwardWork:
-    """A backward alone as work to capture. It writes only to what it makes."""
+    """A backward alone as work to capture. It writes only to its own memory."""
 
     def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads]) -> None:
-        self.found_elsewhere: List[Any] = []  # as in the ForwardWork that has the `reads`
+        self.found_elsewhere: List[Any] = []  # as in the ForwardWork with the `reads`
         self._run, self._given, self._reads = run, given, reads
 
     def run(self) -> "List[Optional[torch.Tensor]]":
@@ -327,6 +328,6 @@ class BackwardWork:
 
 
 def noise(like: torch.Tensor) -> torch.Tensor:
-    """Random values, all different, so that it shows where a kernel writes what is computed from them."""
+    """Random values, all different, so that a kernel's stores of values computed from them show."""
     generator = torch.Generator(like.device).manual_seed(1)
     return torch.empty_like(like).detach().normal_(generator=generator)

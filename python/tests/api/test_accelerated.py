@@ -21,7 +21,7 @@ def module():
     return made
 
 
-def test_prepares_itself_behind_so_many_calls_of_a_kind(module, backend):
+def test_prepares_itself_after_so_many_calls_of_a_kind(module, backend):
     model = accelerate(module, after=2, backend=backend)
     with torch.no_grad():
         for size in (1, 2, 1, 2):

@@ -1,4 +1,4 @@
-"""What is going on around a Nimble's call: where something looks at the ops, the module itself runs; and no graph is made there."""
+"""The context of a Nimble's call: where something observes the ops, the module itself runs, and no graph is made."""
 
 import copy
 import os
@@ -240,7 +240,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent():
 
 
 def test_a_module_that_prepares_itself(backend):
-    """Within its own forward, while it is prepared."""
+    """A call within its own forward, while it is prepared."""
     class Net(nn.Linear):
         def forward(self, x):
             Nimble(self, backend=backend).prepare(x, training=True)

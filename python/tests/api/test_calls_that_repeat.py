@@ -1,4 +1,5 @@
-"""Calls of a Nimble that launch before they look, or without being taken apart: what they save, and what they must still see."""
+"""Calls of a Nimble that launch before they check, or without flattening their arguments: what they save, and what they
+must still see."""
 
 import contextlib
 import warnings
@@ -14,7 +15,7 @@ from nimble.guards.signatures import Call, Repeated  # noqa: E402
 
 
 class Seen(TorchFunctionMode):
-    """Functions of PyTorch's that are called."""
+    """Records which PyTorch functions are called."""
 
     def __init__(self):
         super().__init__()
@@ -26,13 +27,13 @@ class Seen(TorchFunctionMode):
 
 
 class TestRunningAhead:
-    """A graph that writes to nothing is launched before anybody looks whether it fits."""
+    """A graph that writes to nothing is launched before its guard is checked."""
 
     @pytest.fixture
     def module(self):
         return nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
 
-    def test_a_call_looks_behind_the_launch(self, module, backend, monkeypatch):
+    def test_a_call_checks_after_the_launch(self, module, backend, monkeypatch):
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
         (graph,) = model._graphs
         assert graph.runs_ahead and model.report()[0].runs_ahead
@@ -55,7 +56,7 @@ class TestRunningAhead:
         assert before in [t.data_ptr() for t in graph._read]
 
     def test_memory_that_is_taken_away_is_not_read(self, module, backend):
-        """As whoever shards parameters takes it."""
+        """Frees memory the way sharding libraries do."""
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
         weight, value = module[0].weight, module[0].weight.detach().clone()
         storage = weight.untyped_storage() if hasattr(weight, "untyped_storage") else weight.storage()
@@ -136,7 +137,7 @@ class TestRunningAhead:
 
 
 class TestCallsThatRepeat:
-    """A call like the one before is seen to be that without being taken apart; all others are not taken for it."""
+    """A call like the previous one is recognized without flattening its arguments; no other call is mistaken for it."""
 
     @pytest.fixture
     def model(self, backend, monkeypatch):
@@ -158,7 +159,7 @@ class TestCallsThatRepeat:
             yield made
 
     def called(self, model, *args, **kwargs):
-        """Whether it was taken apart. The result is the module's in any case."""
+        """Whether its arguments were flattened. The result is the module's in any case."""
         before = len(model.apart)
         expected = model.module(*args, **kwargs)
         result = model(*args, **kwargs)
@@ -202,7 +203,7 @@ class TestCallsThatRepeat:
         model(x)
         assert len(model.apart) > before + 1
 
-    def test_with_the_graphs_own_inputs_all_looks_come_behind(self, model, backend, monkeypatch):
+    def test_with_the_graphs_own_inputs_all_checks_come_after(self, model, backend, monkeypatch):
         for _ in range(2):
             self.called(model, torch.ones(2, 3))
         (own,), _ = model.static_inputs(torch.ones(2, 3))
@@ -252,7 +253,7 @@ class TestCallsThatRepeat:
         assert self.called(model, torch.ones(2, 3)) and len(backend.graphs) == 2
         assert backend.graphs[0].closed and not self.called(model, torch.ones(2, 3))
 
-    def test_within_somebody_elses_capture_the_module_runs(self, model, backend):
+    def test_within_another_capture_the_module_runs(self, model, backend):
         for _ in range(2):
             self.called(model, torch.ones(2, 3))
         backend.capturing = True
@@ -262,7 +263,7 @@ class TestCallsThatRepeat:
 
 
 def test_graphs_go_at_once(backend):
-    """Their memory is wanted for the next: none waits for the garbage collector."""
+    """The next graph needs their memory: none waits for the garbage collector."""
     import gc
     import weakref
 

@@ -1,7 +1,7 @@
-"""Models of transformers and timm: inference, training and whole steps leave what they leave without Nimble.
+"""Models of transformers and timm: inference, training and whole steps have the same results as without Nimble.
 
-Small ones, with random weights, on the CPU. What is tried here is what such libraries do in Python: outputs of their own classes,
-dictionaries that make things, hooks, caches, decorators. scripts/torch_releases installs both.
+Small ones, with random weights, on the CPU. They exercise what such libraries do in Python: outputs of their own classes, dictionaries
+that make things, hooks, caches, decorators. scripts/torch_releases installs both.
 """
 
 import copy
@@ -28,7 +28,7 @@ def pictures(side=32):
 
 
 def transformers(model, config, sizes, **arguments):
-    """`arguments`: functions of nothing, or what is passed each time."""
+    """`arguments`: functions without parameters, or values passed each time."""
     def make():
         library = pytest.importorskip("transformers")
         return getattr(library, model)(getattr(library, config)(**sizes)), lambda: {
@@ -64,7 +64,7 @@ MODELS = {
 
 
 class Relaxed(ReplayingCapture):
-    """Which captures whatever way it is asked to."""
+    """A backend that captures in whatever way it is asked to."""
 
     def capture(self, work, device, multi_stream, relaxed, beside=None):
         return super().capture(work, device, multi_stream, True, beside)

@@ -1,4 +1,4 @@
-"""Calls of a Nimble: each computes what the module computes, whatever graph serves it, or raises, or runs eagerly."""
+"""Calls of a Nimble: each computes what the module computes, whichever graph serves it, or raises, or runs eagerly."""
 
 import gc
 import threading
@@ -69,7 +69,8 @@ def test_outputs_are_the_callers(module, backend):
     assert torch.equal(first.sum, kept) and not torch.equal(first.sum, second.sum)
     first.sum.zero_()
     assert same(model(x), module(x))
-    # What is one tensor stays one; a parameter is the parameter, an argument the argument.
+    # Identity is preserved: outputs that are one tensor stay one; a parameter is the parameter, an argument the
+    # argument.
     assert first.sum is first.parts["a"][1] and first.parts["weight"] is module.layer.weight and first.parts["x"] is x
     assert not first.sum.requires_grad
 
@@ -180,7 +181,7 @@ def test_one_graph_for_each_kind_of_call_and_no_more_than_allowed(module, backen
     assert same(model(x), module(x)) and len(backend.graphs) == 4
 
 
-def test_a_changed_module_is_prepared_anew(module, backend):
+def test_a_changed_module_is_prepared_again(module, backend):
     model = Nimble(module, backend=backend)
     x = torch.randn(2, 4)
     model.prepare(x, relaxed=True)
@@ -207,7 +208,7 @@ def test_a_module_that_changes_at_each_call_is_given_up(module, backend):
             module.layer.weight.data = module.layer.weight.data.clone() + i
             assert same(model(x), module(x))
     assert len(backend.graphs) == 4
-    # Changes with enough calls between them are nothing of that kind.
+    # Changes with enough calls between them do not count.
     model = Nimble(module, backend=backend)
     for i in range(64):
         if i % 8 == 0:
@@ -216,7 +217,8 @@ def test_a_module_that_changes_at_each_call_is_given_up(module, backend):
 
 
 def test_what_trains_and_what_does_not(module, backend):
-    """In eval mode a call trains for its arguments' sake, or where prepare() was told so; without gradients none does."""
+    """In eval mode a call trains if its arguments require gradients, or prepare() was told so; without gradients none
+    does."""
     model = Nimble(module, backend=backend)
     x = torch.ones(1, 4)
     assert not model(x).sum.requires_grad
@@ -277,7 +279,7 @@ def test_the_warning_names_the_users_line(module, backend):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_what_is_captured_goes_last(module, backend, training):
-    """What else has its outputs goes before: PyTorch's allocator warns of those that go unless they go quietly."""
+    """Other holders of its outputs are freed first: PyTorch's allocator warns of their freeing unless it is quiet."""
     model = Nimble(module, backend=backend).prepare(torch.ones(1, 4), training=training)
     (graph,) = model._graphs
     captured = graph._forward if training else graph._captured
@@ -347,7 +349,7 @@ def test_a_nimble_within_a_module_becomes_a_part_of_its_graph(backend):
         assert torch.equal(outer(torch.zeros(2, 3)), inner.module(torch.zeros(2, 3)) + 1)
 
 
-def test_within_somebody_elses_capture_the_module_runs(backend):
+def test_within_another_capture_the_module_runs(backend):
     model = Nimble(nn.Linear(3, 3).eval(), backend=backend).prepare(torch.ones(2, 3))
     backend.capturing = True
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Modules that keep ranks together: a Nimble is not around them, and may be inside."""
+"""Modules that synchronize ranks: a Nimble cannot wrap them, but may be inside."""
 
 import os
 import subprocess

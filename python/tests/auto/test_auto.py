@@ -74,7 +74,7 @@ def test_training_runs_as_it_is(auto, backend, net):
             net(x).sum().backward()
     assert x.grad is not None and backend.captures == 0
     (line,) = auto.report()
-    assert "(18 with gradients enabled: torch.no_grad() around the calls, or" in line and "; 9 training)" in line
+    assert "(18 with gradients enabled: use torch.no_grad() around the calls, or" in line and "; 9 training)" in line
 
 
 def test_tracing_profiling_and_transforms(auto, backend, net):

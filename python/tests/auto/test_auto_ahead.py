@@ -1,4 +1,4 @@
-"""nimble.auto: graphs that are launched before the module is looked at."""
+"""nimble.auto: graphs that are launched before the module is checked."""
 
 import sys
 import threading
@@ -71,12 +71,12 @@ def prepared_anew(auto, backend, module):
     (lambda self, x: x * self.keeper.table, {"keeper": type("Keeper", (), {"table": torch.ones(3)})()}),
 ])
 def test_where_it_may_read_other_memory_the_look_comes_first(auto, backend, order, forward, members):
-    """Memory that is not watched, and may be gone."""
+    """Memory that is not watched, and may have been freed."""
     module = prepared_anew(auto, backend, module_with(forward, **members))
     assert order(module) == BEHIND
 
 
-def test_what_has_effects_comes_behind_the_look(auto, backend, order):
+def test_effects_come_after_the_check(auto, backend, order):
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
@@ -104,7 +104,7 @@ def test_memory_that_is_gone(auto, backend, net, order):
 
 
 def test_nothing_of_the_module_is_kept(auto, backend):
-    """Neither it nor its weights' memory."""
+    """Keeps neither the module nor its weights' memory."""
     import gc
     import weakref
 
@@ -133,7 +133,7 @@ def test_a_graph_that_fails(auto, backend, net, order):
 
 
 def test_a_graph_that_another_thread_ends(auto, backend):
-    """While it is about to be launched: what it raises then is not the program's."""
+    """While it is about to be launched: its errors then do not reach the program."""
     class OpReads(nn.Module):
         def forward(self, x):
             return x * TABLE
@@ -153,7 +153,7 @@ def test_a_graph_that_another_thread_ends(auto, backend):
 
 
 def test_changes_under_threads(auto, backend, net):
-    """What a call returns is of a module as it was at some moment of the call."""
+    """A call returns the result of the module's state at some moment of the call."""
     prepared(auto, backend, net)
     failures = []
 
@@ -177,7 +177,7 @@ def test_changes_under_threads(auto, backend, net):
 
 
 class Config:
-    """As the packages of models have it."""
+    """As in model libraries."""
 
     kind = "bert"
     names = {"hidden": "size"}

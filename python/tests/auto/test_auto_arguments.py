@@ -24,7 +24,7 @@ class Cache:
 
 
 class Result:
-    """As the packages of models have it: what describes it is made anew each time."""
+    """As in model libraries: its description is created again each time."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
@@ -194,7 +194,7 @@ def test_arguments_in_the_modules_memory(forward, shape, taken):
     assert "an argument shares memory with the module" in both_ways(lambda: program(3))[0]
 
 
-def test_memory_that_the_program_lets_go():
+def test_memory_that_the_program_releases():
     def program():
         global BIG
         BIG = torch.zeros(3)
@@ -209,7 +209,7 @@ def test_memory_that_the_program_lets_go():
 
 
 def test_elements_that_are_one_in_memory():
-    """What a run has written there could not be put back."""
+    """A run's writes there could not be undone."""
     def program():
         def forward(self, x):
             x[0].add_(1)

@@ -1,5 +1,5 @@
-"""nimble.auto: built-in names, Python's own modules, the environment and loggers that a module's code reads. Where they change, calls
-return what they return without."""
+"""nimble.auto: built-in names, Python's own modules, the environment and loggers that a module's code reads. Where they
+change, calls return the same as without Nimble."""
 
 import builtins
 import functools
@@ -58,7 +58,7 @@ def test_the_environment_in_bytes(monkeypatch):
 # ---- what is logged ----
 
 def test_an_adapter_of_a_logger():
-    """It has a method of that name, too, and is no logger."""
+    """It has a method of that name, too, but is not a logger."""
     log = logging.LoggerAdapter(logging.getLogger("nimble_tests.adapter"), {})
 
     def forward(self, x):

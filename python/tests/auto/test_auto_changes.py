@@ -1,4 +1,4 @@
-"""nimble.auto: what changes between calls, or in them, and is seen: by the guard, by the trace, by comparisons."""
+"""nimble.auto: changes between calls, or in them, that the guard, the trace or comparisons detect."""
 
 import sys
 from types import SimpleNamespace
@@ -180,14 +180,14 @@ def test_a_difference_ends_it_for_good(auto, backend, said):
         assert torch.equal(module(x), x * 3)
     assert backend.captures == 1 and backend.closed == 1
     assert said.getvalue().count("warning") == 1
-    assert "Given runs eagerly: a graph of it does not do the same: output 0" in said.getvalue()
+    assert "Given runs eagerly: its graph differs from an eager run: output 0" in said.getvalue()
     del sys.modules["nobody"]
 
 
 def test_noise_ends_it(auto, backend, said, net):
     backend.spoil = lambda graph: graph.outputs.view(-1)[0].add_(1e-6) if graph.replays > 1 else None
     run(net, 12)
-    assert graphs(auto, net) == 0 and "does not do the same: output 0 (float32[2, 2]) differs" in said.getvalue()
+    assert graphs(auto, net) == 0 and "differs from an eager run: output 0 (float32[2, 2]) differs" in said.getvalue()
 
 
 SCALE = 2.0
@@ -314,7 +314,7 @@ def test_profilers_of_the_program_stay(auto, backend, net):
 
 
 @pytest.mark.skipif(not hasattr(torch.__future__, "set_swap_module_params_on_conversion"), reason="this PyTorch swaps none")
-def test_a_guard_keeps_nobody_from_swapping_tensors(auto, backend):
+def test_a_guard_does_not_keep_tensors_from_being_swapped(auto, backend):
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
         module = Net().eval()

@@ -1,4 +1,5 @@
-"""A graph's run held against an eager one: each kind of difference is seen, and the program has the eager one's."""
+"""Comparing a graph's run with an eager one: each kind of difference is detected, and the program gets the eager run's
+results."""
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_writes_that_do_not(module):
 def test_random_numbers_that_differ(module, draw):
     torch.manual_seed(1)
     done = held(module, lambda: (torch.rand(1), torch.ones(3))[1], lambda: (draw(), torch.ones(3))[1])
-    assert done.difference == "it draws another number of random numbers" and done.has_effects
+    assert done.difference == "it draws a different number of random numbers" and done.has_effects
     state = torch.get_rng_state()
     torch.manual_seed(1)
     draw()

@@ -1,4 +1,4 @@
-"""The guard of nimble.auto by itself: what it sees, what it refuses, and that it holds nothing."""
+"""The guard of nimble.auto by itself: what it detects, what it refuses, and that it holds nothing."""
 
 import contextvars
 import copy
@@ -45,7 +45,7 @@ def rename(module, old, new):
             registry.update(values)
 
 
-METADATA = "a tensor has another type, another shape or other strides, or wants gradients where it did not, or no more"
+METADATA = "a tensor has another type, another shape or other strides, or its requires_grad has changed"
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def module():
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["quick", "slow"])
 def quick(request, monkeypatch):
-    """Where this PyTorch has a quick way to compare what is told of tensors, and without."""
+    """With this PyTorch's quick comparison of tensors' metadata, and without."""
     if not request.param:
         monkeypatch.setattr("nimble.auto.traced_guard.metadata_check", lambda tensors: None)
 
@@ -85,7 +85,7 @@ def guarded(module, device="cpu"):
     (lambda m: delattr(m.linear, "in_features"), "gone"),
     (lambda m: m.linear.eval(), "the value of an attribute has changed"),
     (lambda m: m.linear.register_forward_pre_hook(print), "a hook was added"),
-    (lambda m: m.add_module("more", nn.ReLU()), "a submodule is another one"),
+    (lambda m: m.add_module("more", nn.ReLU()), "a submodule was replaced"),
     (lambda m: m.linear.add_module("more", nn.ReLU()), "a first parameter, buffer or submodule was added"),
     (lambda m: setattr(Square, "level", 2), "an attribute of a class"),
 ])
@@ -100,7 +100,7 @@ def test_what_it_sees(module, change, said, monkeypatch):
 
 
 def test_an_id_that_may_be_anothers(module):
-    """What has gone may have left its id to something else, which cannot be told by the id."""
+    """The id of a freed object may be reused, which the id does not show."""
     guard = guarded(module)
     before = guard._seen
     module.linear.weight = nn.Parameter(torch.ones(4, 4))
@@ -187,7 +187,7 @@ class Slots:
 
 
 def contents(value):
-    """What says whether a value is still the same."""
+    """Says whether a value is still the same."""
     made = ValueSnapshot([value], set(), KEPT.append, "cuda")
     return lambda now: made.is_same([now])
 
@@ -265,7 +265,7 @@ def test_functions_that_have_run():
 
 
 def test_an_object_that_takes_anothers_place():
-    """All that a list holds is known by more than its id."""
+    """A list's elements are identified by more than their ids."""
     module = Square()
     module.functions = [lambda x: x * 2]
     guard = guarded(module)

@@ -1,5 +1,5 @@
-"""nimble.auto: what code gets at by ways that are not in plain sight: decorators' closures, weak references, what functions keep, objects
-of C, functions of PyTorch's that its own layers call. Where it changes, calls return what they return without."""
+"""nimble.auto: values that code reaches indirectly: decorators' closures, weak references, what functions keep, objects
+of C, functions of PyTorch's that its own layers call. Where they change, calls return the same as without Nimble."""
 
 import ctypes
 import enum
@@ -50,7 +50,7 @@ def settings_of(size):
 
 
 def seen(make, change, served=True, undo=lambda: None):
-    """That a change is, and that graphs serve it before."""
+    """A change is detected, and graphs serve the module before it."""
     def program():
         settings.cache_clear()
         settings_of.cache_clear()
@@ -221,11 +221,11 @@ class Owner:
     (lambda: module_with(lambda self, x: x * settings().scale), lambda m: setattr(settings(), "scale", 3.0)),
     (lambda: module_with(lambda self, x: x * settings_of(x.shape[0]).scale), lambda m: setattr(settings_of(2), "scale", 3.0)),
 ])
-def test_what_is_behind_them(make, change):
+def test_what_they_wrap(make, change):
     seen(make, change)
 
 
-def test_a_bound_method_behind_one():
+def test_a_wrapped_bound_method():
     KEPT[:] = [Owner()]
 
     def make():
@@ -235,7 +235,7 @@ def test_a_bound_method_behind_one():
     seen(make, lambda m: setattr(KEPT[0], "scale", 3.0))
 
 
-def test_a_module_behind_one():
+def test_a_wrapped_module():
     layer = nn.Linear(1, 1)
     layer.scale = 2.0
     said = seen(lambda: module_with(lambda self, x: x * self.held().scale, held=weakref.ref(layer)),
@@ -244,7 +244,7 @@ def test_a_module_behind_one():
 
 
 def test_what_no_code_names_may_lead_anywhere():
-    """As to the object that runs all, with its models."""
+    """Such as the object that runs everything, with its models."""
     def program():
         trainer = Settings()
         trainer.models = [nn.ReLU()]
@@ -309,7 +309,7 @@ def test_what_cannot_be_compared(value, said):
         contents(value)
 
 
-def test_objects_that_nobody_knows():
+def test_unknown_objects():
     """Where code may ask them."""
     etree = importlib.import_module("xml.etree.ElementTree")
     for value, name in ((etree.Element("a"), "text"), (importlib.import_module("zlib").decompressobj(), "eof")):

@@ -27,8 +27,8 @@ def test_other_ranks(auto, backend, net, monkeypatch):
 
 
 def test_dropout_of_recurrent_modules(auto, backend, net):
-    """cuDNN's state of it is begun anew where random numbers are put back, and preparing does, and comparing. Anybody's in the process:
-    `net` has none."""
+    """Restoring random numbers resets cuDNN's dropout state, and preparing and comparing restore them. Even another
+    module's in the process: `net` has none."""
     prepared(auto, backend, net)
     kinds = torch.nn
     half_made = [kinds.LSTM.__new__(kinds.LSTM)]
@@ -60,7 +60,7 @@ def test_who_may_have_dropout():
 
 
 def test_what_is_frozen():
-    """Python 3.12 has frozen some hundred objects before a program begins, which says nothing of modules."""
+    """Python 3.12 has frozen some hundred objects before a program begins, none of them modules."""
     program = """\
 import gc
 gc.freeze()
@@ -115,7 +115,7 @@ def test_a_forked_child_runs_as_it_is(auto, backend, net):
 
 
 def test_a_child_that_is_forked_within_a_call(auto, backend):
-    """While a thread that the child does not have is alone, and about to say so."""
+    """Forks while a thread, which the child does not have, has exclusive access and is about to announce it."""
     children, process = [], os.getpid()
 
     def forward(self, x):

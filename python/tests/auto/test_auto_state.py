@@ -1,5 +1,5 @@
-"""nimble.auto: what a module writes to, other than its buffers, is written to as often as without; and what goes wrong in comparing
-stays there."""
+"""nimble.auto: a module writes to things other than its buffers as often as without Nimble, and failures of a
+comparison do not reach the program."""
 
 import pytest
 
@@ -117,7 +117,7 @@ def writes_by_a_closure():
     (writes_to_the_class, {}, lambda m: type(m).total),
     (writes_by_a_closure(), {}, lambda m: type(m).forward.total),
 ])
-def test_tensors_that_nobody_puts_back(forward, members, written):
+def test_tensors_that_are_not_restored(forward, members, written):
     def program():
         module = module_with(forward, **members)
         type(module).total = torch.zeros(3)

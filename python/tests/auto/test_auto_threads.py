@@ -144,7 +144,7 @@ def test_another_thread_while_it_is_compared(auto, backend, net):
 
 
 def test_another_thread_while_what_is_compared_is_put_back(auto, backend):
-    """By way of another module, so that its calls are not known to be this one's."""
+    """Through another module, so that its calls are not attributed to this one."""
     def forward(self, x):
         self.seen.add_(1)
         return x * 2
@@ -188,7 +188,7 @@ def test_another_thread_that_draws_random_numbers_meanwhile(auto, backend):
 
 
 def test_another_thread_that_is_in_another_module(auto, backend):
-    """Its call may go on for ever: no thread waits that long. Where nothing is put back no thread waits at all."""
+    """Its call may never end: no thread waits that long. Where nothing is restored no thread waits at all."""
     began, may_end = threading.Event(), threading.Event()
 
     def waits(self, x):

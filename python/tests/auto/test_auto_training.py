@@ -1,4 +1,4 @@
-"""nimble.auto of calls that train: the program's losses, gradients and state are what they are without it, to the bit."""
+"""nimble.auto of calls that train: the program's losses, gradients and state are the same as without it, to the bit."""
 
 import contextlib
 
@@ -31,7 +31,7 @@ class Net(nn.Module):
 
 
 class Two(Net):
-    """Of two outputs, of which a program may use one."""
+    """A module with two outputs, one of which a program may ignore."""
 
     def forward(self, x):
         y = super().forward(x)
@@ -55,7 +55,7 @@ def auto(backend):
 
 
 def train(net, steps, loss_of=lambda net, x, step: net(x).square().mean(), rate=0.1):
-    """All that a program could see of some steps."""
+    """Everything that a program can observe of some steps."""
     torch.manual_seed(1)
     optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
     seen = []
@@ -72,7 +72,7 @@ def train(net, steps, loss_of=lambda net, x, step: net(x).square().mean(), rate=
 
 
 def both(backend, make, steps=FIRST + 6, **options):
-    """A net that was trained with nimble.auto, after it was seen to do as one without; and its AutoModule."""
+    """A net trained with nimble.auto, after a check that it behaves like one without; and its AutoModule."""
     torch.manual_seed(0)
     plain = train(make(), steps, **options)
     torch.manual_seed(0)
@@ -93,7 +93,7 @@ def test_training_is_served(backend, drop):
     assert backend.captures == 1 and "(forward), rewritten" in one.lines[0] and "(backward), rewritten" in one.lines[0]
 
 
-def test_not_where_nobody_asks_for_it(backend):
+def test_only_on_request(backend):
     with installed(backend, trains=False) as auto:
         net = Net()
         train(net, 9)
@@ -137,7 +137,7 @@ def test_arguments_want_gradients(backend):
 
 def test_two_forwards_before_their_backwards(backend):
     one = both(backend, Net, 12, loss_of=lambda net, x, step: (net(x) + net(x * 2)).mean())
-    assert one.eager["while the backward of the call before was still to come"] > 3 and one.served > 3
+    assert one.eager["while the previous call's backward was outstanding"] > 3 and one.served > 3
 
 
 def test_a_backward_that_runs_twice(backend):
@@ -198,7 +198,7 @@ def test_gradients_that_are_differentiated_later(backend, mode):
 
 
 def test_several_backwards_at_once_later(backend):
-    """As of a Jacobian."""
+    """For example for a Jacobian."""
     slopes = []
 
     def loss_of(net, x, step):
@@ -317,7 +317,7 @@ def test_a_hook_or_a_frozen_parameter_that_comes_later(backend):
 
 
 def test_what_is_written_between_forward_and_backward(backend):
-    """As without us: an error where it is needed, else nothing."""
+    """As without Nimble: an error where it is needed, else nothing."""
     def loss_of(error):
         def made(net, x, step):
             loss = net(x).square().mean()

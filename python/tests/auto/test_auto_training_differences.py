@@ -1,4 +1,4 @@
-"""nimble.auto of calls that train: what is around a call, gradients that differ, and modules that go."""
+"""nimble.auto of calls that train: the context of a call, gradients that differ, and modules that are freed."""
 
 import gc
 import weakref
@@ -32,7 +32,7 @@ def test_a_graph_whose_gradients_differ_is_not_believed(backend, said):
 
     backend.spoil = spoil
     one = both(backend, Net, 9)
-    assert one.served == 0 and one.count == 0 and "a graph of it does not do the same: gradient 0 differs" in said.getvalue()
+    assert one.served == 0 and one.count == 0 and "its graph differs from an eager run: gradient 0 differs" in said.getvalue()
 
 
 def test_nor_one_whose_gradients_differ_later(backend, said):

@@ -1,4 +1,4 @@
-"""nimble.auto: values that code reads by ways of many kinds. Where one changes, calls return what they return without."""
+"""nimble.auto: values that code reads in many ways. Where one changes, calls return the same as without Nimble."""
 
 import contextvars
 import dataclasses
@@ -83,7 +83,7 @@ def package(monkeypatch):
 
 
 def begin():
-    """As it is before each program."""
+    """Restores the state before each program."""
     Base.scale = Outer.Inner.scale = helper.scale = LOCAL.scale = 2.0
     sys.modules["package_of_test.inner"].SCALE = 2.0
     Derived.__dict__.get("scale") and delattr(Derived, "scale")
@@ -215,7 +215,7 @@ def test_modules_that_are_hidden(wrap):
 
 
 def test_modules_that_are_made_in_the_run():
-    """In a process of its own: where a test has used torch.compile, that hears of each module that is made from then on."""
+    """In a separate process: once a test has used torch.compile, it is notified of each module made from then on."""
     script = ("from test_auto_values import both_ways, calls_of, module_with, nn\n"
               "said, replays = both_ways(lambda: calls_of(module_with(lambda self, x: nn.Softmax(dim=1)(x))))\n"
               "assert replays > 6, said\n")

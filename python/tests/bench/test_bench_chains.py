@@ -1,4 +1,4 @@
-"""bench/pytorch/chains.py without a GPU: a clock of the test's own, and processes of its own, in the place of those that use one."""
+"""bench/pytorch/chains.py without a GPU: a fake clock, and fake processes instead of those that use one."""
 
 import sys
 from pathlib import Path
@@ -31,7 +31,7 @@ print(json.dumps({{what: {{"median": 10.0 * len(before)}} for what in ("row_us",
 
 
 class Clock:
-    """Of a GPU that is as far as what was called."""
+    """A fake GPU that has finished all earlier calls."""
 
     def __init__(self):
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""bench/pytorch/multi_process.py without a GPU: processes of the test's own in the place of those that use one."""
+"""bench/pytorch/multi_process.py without a GPU: fake processes instead of those that use one."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ sys.path[:0] = [str(ROOT / "bench" / "pytorch"), str(ROOT / "bench")]
 import multi_process  # noqa: E402
 import side_by_side  # noqa: E402
 
-# Notes what it is asked, and whether holders are there then.
+# Notes its requests, and whether holders exist then.
 WORKER = """
 import json, pathlib, sys
 folder = pathlib.Path({folder!r})
@@ -45,7 +45,7 @@ def test_a_graph_is_asked_alone_and_in_company(run):
     assert [(what, each["said"], each["median"]) for what, each in found.items()][:5] == [
         ("alone", ["time", "net", "graph"], 0), ("settled", ["settle", "net", "graph"], 0), ("in company", ["time", "net", "graph"], 3),
         ("captured in company", ["capture", "net", "graph"], 3), ("profiled in company", ["profile", "net", "graph"], 3)]
-    # Files of holders that are gone stay.
+    # Files of holders that have ended stay.
     assert [(what, each["said"][0], each["median"]) for what, each in found.items()][5:] == [
         ("alone again", "time", 3), ("profiled alone", "profile", 3), ("begun in company", "time", 6),
         ("profiled, begun in company", "profile", 6), ("begun in company, alone", "time", 6)]

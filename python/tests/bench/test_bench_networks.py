@@ -1,4 +1,4 @@
-"""The networks of bench/pytorch, and what it measures of them, on the CPU: a fake in the place of the GPU, and of CudaCapture."""
+"""The networks of bench/pytorch, and its measurements, on the CPU: with a fake GPU and a fake CudaCapture."""
 
 import functools
 import sys
@@ -25,7 +25,7 @@ compiles = pytest.mark.skipif(not hasattr(nn.Module, "compile"), reason="this Py
 
 @pytest.fixture(autouse=True)
 def settings():
-    """networks.set_up() is for a process of its own."""
+    """networks.set_up() needs a separate process."""
     yield
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.allow_tf32 = True
@@ -195,11 +195,11 @@ def test_results_that_differ_are_found(bench):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), 0.0])
-def test_outputs_that_say_nothing_raise(bench, bad):
+def test_outputs_that_prove_nothing_raise(bench, bad):
     module, inputs = networks.inference()
     with torch.no_grad():
         module[-1].weight.fill_(bad)
-        with pytest.raises(RuntimeError, match="say nothing"):
+        with pytest.raises(RuntimeError, match="prove nothing"):
             inference.compare(module, inference.prepare(ways.way("inference", "eager"), module, module, inputs[0].clone()), inputs)
 
 
@@ -223,7 +223,7 @@ def test_training_with_nimble(bench, name):
 
 @compiles
 def test_training_over_other_kernels_is_held_against_these(bench, monkeypatch):
-    """As if torch.compile computed something else than eager."""
+    """As if torch.compile computed something different from eager."""
     def twice(module, way):
         forward = module.forward
         monkeypatch.setattr(module, "forward", lambda x: forward(x) * 2)
@@ -249,7 +249,7 @@ def test_trainings_that_differ_are_found(bench):
     trainer.optimizer.param_groups[0]["lr"] = 0.02
     found = training.compare(way, eager, trainer.curve(trainer.step))
     assert found["same_bits"] is False and found["relative_difference"] > 0
-    with pytest.raises(RuntimeError, match="say nothing"):
+    with pytest.raises(RuntimeError, match="prove nothing"):
         training.compare(way, ([eager[0][0]] * 2, {}), eager)
 
 
@@ -322,7 +322,8 @@ def test_what_a_step_takes_of_the_host(bench, monkeypatch, capsys):
 
 
 def test_ways_take_turns(bench, monkeypatch, tmp_path, capsys):
-    """Each in a process of its own, on cores that all have; one that ends before its turn is named, with what it said."""
+    """Each in a separate process, on cores that all have; a message names one that ends before its turn, with its
+    output."""
     import json
     import os
 

@@ -62,7 +62,7 @@ def test_a_python_without_pytorch_runs_nothing(monkeypatch, capsys, tmp_path):
     assert measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--ways", "eager", program=WHOLE, without={"timm"})[1] == 0
 
 
-def test_a_run_goes_on_behind_a_failure_and_says_so_at_its_end(monkeypatch, capsys, tmp_path):
+def test_a_run_goes_on_after_a_failure_and_says_so_at_its_end(monkeypatch, capsys, tmp_path):
     found, status, text = measured(monkeypatch, capsys, tmp_path, "--only", "darts", "--ways", "eager,graph",
                                    program="raise OSError(3)")
     assert len(found) == 2 and status == 1 and text.count("failed: OSError: 3") == 2 and "| DARTS | failed | failed |" in text

@@ -1,4 +1,5 @@
-"""scripts/pytorch without a GPU: its command line, what it keeps of processes, and the tables of what was kept. No PyTorch."""
+"""scripts/pytorch without a GPU: its command line, the results that it keeps from processes, and the tables made from them.
+No PyTorch."""
 
 import json
 import subprocess
@@ -169,7 +170,7 @@ def test_help_names_every_way_and_option():
         assert word in done.stdout
 
 
-# Processes, with programs in the place of the benches'.
+# Processes, with fake programs instead of the benches'.
 
 FOUND = 'print("noise"); print(\'{"prepare_s": 1.0, "gpu_us": {"median": 5}}\'); print("more noise")'
 
@@ -270,7 +271,7 @@ print('{{"prepare_s": 9.0}}')
     assert kept(tmp_path)["autotune"]["failed"] == "RuntimeError: cannot" and made.failed == 1
     assert made.timed(task("nimble-compile"))["cold_prepare_s"] == 9.0
     assert "cold_prepare_s" not in made.timed(task("nimble"))
-    # Another run finds the caches filled, and knows what that took.
+    # Another run finds the caches filled, and knows how long that took.
     log.unlink()
     again = run("raise RuntimeError('not again')")
     assert again.warm([task("compile")], 3) == [task("compile")]

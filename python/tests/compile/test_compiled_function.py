@@ -1,4 +1,4 @@
-"""nimble.compile.compiled_function: functions of torch.compile that graphs serve. Those here are made by hand."""
+"""nimble.compile.compiled_function: functions of torch.compile that graphs serve. Here they are made by hand."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ BEFORE = "before it was prepared"
 
 
 class Clock:
-    """By which a run without the graph takes `without` times as long as one with it."""
+    """A clock on which a run without the graph takes `without` times as long as one with it."""
 
     def __init__(self, without=2.0):
         self._next = [0.0, 1.0, 0.0, without]
@@ -48,7 +48,7 @@ def compiled(backend):
 
 
 def linear(inputs):
-    """As a compiled function has it: takes what is in a list, and empties that."""
+    """As compiled functions do: takes the arguments from a list, and empties it."""
     weight, x, bias = inputs
     inputs.clear()
     return [torch.relu(x @ weight), None, x.sum() + bias]
@@ -63,7 +63,7 @@ def same(one, other):
 
 
 def check(function, model, make_inputs, times):
-    """So many calls, each with what the model gives."""
+    """Makes `count` calls, and checks each against the model."""
     results = []
     for _ in range(times):
         inputs = make_inputs()
@@ -109,11 +109,11 @@ def test_weights_that_move(compiled, backend):
         held.append((torch.randn(3, 4), torch.randn(1)))
         check(function, linear, lambda: two(*held[-1]), AS_COMPILED_FIRST + COMPARED + 2)
     assert backend.captures == _MOST_MOVES + 1
-    assert "its weights are somewhere else again and again" in function.as_compiled
+    assert "its weights move again and again" in function.as_compiled
 
 
 def test_a_weight_that_is_where_it_was(compiled, backend):
-    """As a function gets it that is handed another tensor on the same memory each time."""
+    """As where a function gets another tensor on the same memory each time."""
     weight, bias = torch.randn(3, 4), torch.randn(1)
     function = compiled(linear, two(weight, bias), (0, 2))
     check(function, linear, lambda: two(weight.view(3, 4), bias[:]), 10)
@@ -175,7 +175,7 @@ def test_random_numbers(compiled, backend):
     ([torch.ones(2), torch.ones(2)], (0,), (1,), "it writes to its arguments"),
     ([torch.ones(2), 3], (0,), (), "none of its arguments is a tensor"),
     ([torch.ones(2), "text", torch.ones(2)], (0,), (), "its arguments are more than tensors and integers"),
-    ([torch.empty(2, device="meta"), torch.ones(2)], (0,), (), "not all that it reads is on cpu"),
+    ([torch.empty(2, device="meta"), torch.ones(2)], (0,), (), "it reads memory that is not on cpu"),
 ])
 def test_what_never_has_a_graph(compiled, backend, inputs, static, written, why):
     function = compiled(lambda given: [], inputs, static, written)
@@ -206,7 +206,7 @@ def test_a_graph_that_does_something_else(compiled, backend, capsys):
     backend.spoil = lambda graph: graph.outputs[0].add_(1e-6)
     check(function, linear, lambda: two(weight, bias), 9)
     assert (backend.captures, function.served, backend.closed) == (1, 0, 1)
-    assert "a graph of it does not do the same: output 0" in capsys.readouterr().err
+    assert "its graph differs from a run without: output 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model, served", [
@@ -284,7 +284,7 @@ def test_no_room_and_other_ranks(compiled, backend, monkeypatch):
 
 
 def test_as_a_part_of_another_graph(compiled, backend):
-    """A Nimble around it captures what was compiled, and not a graph of it."""
+    """A Nimble around it captures the compiled function, and not its graph."""
     weight, bias = torch.randn(3, 4), torch.randn(1)
     function = compiled(linear, two(weight, bias), (0, 2))
 
@@ -384,7 +384,7 @@ def test_graphs_go_at_once(compiled, backend):
 
 
 def test_dropout_of_recurrent_modules(compiled, backend):
-    """cuDNN's state of it is begun anew where random numbers are put back, and preparing does, and comparing."""
+    """Restoring random numbers resets cuDNN's dropout state, and preparing and comparing restore them."""
     function = compiled(linear, inputs := two(), (0, 2))
     check(function, linear, lambda: two(inputs[0], inputs[2]), AS_COMPILED_FIRST + COMPARED - 1)
     assert backend.captures == 1

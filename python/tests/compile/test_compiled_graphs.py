@@ -1,4 +1,5 @@
-"""nimble.compile.compiled_graphs: what torch.compile's own CUDA graphs become where memory comes in stream order."""
+"""nimble.compile.compiled_graphs: replacements of torch.compile's own CUDA graphs where memory is allocated in stream
+order."""
 
 import importlib
 import inspect
@@ -13,7 +14,7 @@ import pytest
 from nimble.compile import compiled_graphs
 
 PYTHON = Path(__file__).resolve().parent.parent.parent
-# PyTorch, as far as this is about it.
+# A fake PyTorch, reduced to what this test needs.
 TORCH = {
     "__init__.py": "from torch import cuda\n",
     "version.py": "__version__ = '2.11.0'\ncuda = '13.0'\n",
@@ -84,7 +85,7 @@ def test_those_of_inference_where_graphs_are_not_rewritten(compile_under):
 
 
 def test_those_of_inference_where_what_they_write_is_not_told(compile_under, tmp_path):
-    """As in old releases, where statistics and caches may be among it."""
+    """As in old releases, where it may include statistics and caches."""
     script = tmp_path / "script.py"
     script.write_text(script.read_text().replace(", mutated_input_idxs=(2, 1)", ""))
     found, said = compile_under([], IS_INFERENCE="1")
@@ -92,16 +93,16 @@ def test_those_of_inference_where_what_they_write_is_not_told(compile_under, tmp
 
 
 def test_under_auto(compile_under):
-    """Where this PyTorch has no modules to look at, which is said."""
+    """This PyTorch has no modules to observe, and a message says so."""
     found, said = compile_under(["--mode", "auto"])
     assert found[1] == [LEFT_OUT, LEFT_OUT] and "own CUDA graphs" in said
-    # What is told about memory holds without modules, too.
+    # The settings about memory apply without modules, too.
     found, said = compile_under(["--mode", "auto", "--torch", "off"])
     assert found[1] == [LEFT_OUT, LEFT_OUT] and "own CUDA graphs" in said
 
 
 def test_under_auto_that_leaves_a_pytorch_alone(compile_under, tmp_path):
-    """It may have been told about memory all the same."""
+    """The settings about memory may still apply."""
     (tmp_path / "site" / "torch" / "version.py").write_text("__version__ = '2.0.1'\ncuda = '13.0'\n")
     found, said = compile_under(["--mode", "auto"])
     assert found[1] == [LEFT_OUT, LEFT_OUT] and "too old" in said and "own CUDA graphs" in said
@@ -123,7 +124,7 @@ def test_that_nothing_is_said_where_the_user_wants_it(compile_under):
 
 @pytest.fixture
 def trees(monkeypatch):
-    """PyTorch's own module, looked at, on a machine whose CPU is its GPU."""
+    """PyTorch's own module, observed, on a machine whose CPU is its GPU."""
     torch = pytest.importorskip("torch", minversion="2.4")  # before, it does not tell what is written
     try:
         found = importlib.import_module(compiled_graphs.MAKER)
@@ -146,7 +147,7 @@ _WITH_ALIGNMENT = ("torch._inductor.compile_fx", "torch._inductor.utils")
 
 @pytest.fixture
 def aligns(trees):
-    """Where PyTorch has what it asks of a tensor's device in a function that can be replaced."""
+    """Where PyTorch checks a tensor's device in a function that can be replaced."""
     if "is_gpu(" not in inspect.getsource(importlib.import_module("torch._inductor.compile_fx").get_input_idxs_to_check):
         pytest.skip("this PyTorch aligns nothing but what is on a GPU")
 
@@ -158,14 +159,14 @@ def cudagraphify(model, **more):
 
 
 def test_a_backward(trees):
-    """It tells whom it finds that it begins; who is there asserts that somebody is."""
+    """It tells the manager that it begins, and asserts that there is one."""
     manager = trees.get_manager(0, create_if_none_exists=False)
     assert manager is not None and not manager
     manager.set_to_running_backward()
 
 
 def test_pytorchs_own_module(aligns, capsys):
-    """The function is still there, and is what the compiler asks for."""
+    """The function still exists, and is the one that the compiler calls."""
     import torch
 
     ran = []
@@ -203,7 +204,7 @@ def test_graphs_for_inference(aligns, monkeypatch, capsys):
 
 
 def in_favour_of_graphs(monkeypatch):
-    """What is timed here is no GPU."""
+    """The timings here are not a GPU's."""
     from nimble.compile import compiled_function
 
     compare = compiled_function.compare

@@ -1,6 +1,6 @@
-"""Programs under torch.compile, whose compiler asks for CUDA graphs as Inductor does: what they compute is what they compute as compiled
-without. Dynamo and AOTAutograd are PyTorch's own; kernels are the CPU's, and graphs a fake's, which keeps the ops that it was captured
-with."""
+"""Programs under torch.compile, whose compiler asks for CUDA graphs as Inductor does: their results are the same as
+compiled without. Dynamo and AOTAutograd are PyTorch's own; kernels are the CPU's, and graphs a fake's, which keeps the
+captured ops."""
 
 import importlib
 
@@ -23,7 +23,7 @@ def backend():
 
 @pytest.fixture
 def compile_with(trees, backend, monkeypatch):  # noqa: F811
-    """compile_with(graphs): torch.compile, with CUDA graphs or without. `functions` are those that have come to graphs."""
+    """compile_with(graphs): torch.compile, with CUDA graphs or without. `functions` are those compiled for graphs."""
     try:
         from functorch.compile import make_boxed_func
         from torch._dynamo.backends.common import aot_autograd
@@ -78,7 +78,7 @@ class Branches(nn.Module):
 
 
 class Cached(nn.Module):
-    """A decoder's cache, written where it is."""
+    """A decoder's cache, written in place."""
 
     def __init__(self):
         super().__init__()
@@ -109,7 +109,7 @@ class Drops(nn.Module):
 
 
 class Counts(nn.Module):
-    """Something is broken off, and what follows is compiled by itself."""
+    """A graph break: the rest is compiled separately."""
 
     def __init__(self):
         super().__init__()
@@ -131,7 +131,7 @@ def tensors(tree):
 
 
 def outcome(compiled, module, change, calls=CALLS):
-    """All that can be seen of so many calls: outputs, and how they are the same, arguments and buffers."""
+    """Everything observable of `count` calls: outputs and their identities, arguments and buffers."""
     torch.manual_seed(1)
     seen = []
     for i in range(calls):
@@ -201,7 +201,7 @@ def test_shapes_that_vary(compile_with, backend):
 
 
 def test_training_beside_it(compile_with):
-    """A step, and an evaluation after it, some times."""
+    """Alternates steps and evaluations."""
     outcomes = []
     for graphs in (False, True):
         torch.manual_seed(0)

@@ -94,8 +94,8 @@ def test_what_other_threads_may_do_meanwhile():
     assert module.answers == [0] and torch.equal(model(batch), batch * 2 + 1)
 
 
-def test_memory_that_comes_behind_it(module):
-    """Numbers that look like addresses of the driver's pool are none, although it grows over them."""
+def test_memory_that_comes_after_it(module):
+    """Numbers that look like addresses of the driver's pool are not addresses, although it grows over them."""
     model = Nimble(module).prepare(x())
     (before,) = model.report()
     kept = [torch.empty(2**30, dtype=torch.uint8, device="cuda") for _ in range(8)]
@@ -105,7 +105,7 @@ def test_memory_that_comes_behind_it(module):
 
 
 def test_memory_that_was_there_before(module):
-    """However much the pool has: none of it lies where numbers look like addresses, so as much is proven."""
+    """Whatever the size of the pool: none of it lies where numbers look like addresses, so as much is proven."""
     kept = [torch.empty(2**30, dtype=torch.uint8, device="cuda")]
     (before,) = Nimble(module).prepare(x()).report()
     kept += [torch.empty(2**30, dtype=torch.uint8, device="cuda") for _ in range(8)]
@@ -131,7 +131,7 @@ def test_shapes_and_streams(module):
         torch.cuda.current_stream().wait_stream(streams[i % 3])
 
 
-def test_weights_in_place_and_anew(module):
+def test_weights_in_place_and_new(module):
     model = Nimble(module).prepare(x())
     with torch.no_grad():
         module.stem.weight.mul_(2)
@@ -229,7 +229,8 @@ def test_a_buffer_on_the_host_that_is_written(trains):
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("trains", [False, True])
 def test_what_it_makes_on_the_host(pinned, trains):
-    """And copies to the GPU, without waiting for it. A graph may do that again, from where it lay: no other data may be there."""
+    """And copies to the GPU, without waiting for it. A graph may repeat the copy, from the old address: no other data
+    may be there."""
     class FromHost(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,5 @@
-"""On a GPU, with PyTorch 2 and libnimble.so: unchanged scripts under `nimble run --mode auto` compute what they compute without.
+"""On a GPU, with PyTorch 2 and libnimble.so: unchanged scripts under `nimble run --mode auto` compute the same as
+without.
 
     python -m nimble run -- python -m pytest -m gpu tests/gpu/test_gpu_auto.py
 """
@@ -188,7 +189,7 @@ with torch.no_grad():
 
 
 def run(script, tmp_path, *options, launch=None, **variables):
-    """Plainly, by the launcher with these options, or by another one."""
+    """Directly, by the launcher with these options, or by another one."""
     path = tmp_path / "script.py"
     path.write_text(NETWORK + script + "torch.cuda.synchronize()\nprint(digest.hexdigest())\n")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "PYTORCH_", "LD_PRELOAD"))}
@@ -217,7 +218,7 @@ def test_an_unchanged_script(tmp_path, script):
     plain, _ = run(script, tmp_path, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     auto, said = run(script, tmp_path, "--mode", "auto")
     assert auto == plain, said
-    assert "does not do the same" not in said, said
+    assert "its graph differs" not in said, said
     served = re.search(r"PyTorch: (?:Branches|Noisy): (\d+) calls served by graphs", said)
     assert served and int(served[1]) > 5, said
     assert re.search(r"a graph for float32\[.*?\], (rewritten|own)", said), said
@@ -229,7 +230,7 @@ def test_an_unchanged_training(tmp_path, uses_both, amp):
     plain, _ = run(script, tmp_path, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     auto, said = run(script, tmp_path, "--mode", "auto", "--torch", "training")
     assert auto == plain, said
-    assert "does not do the same" not in said, said
+    assert "its graph differs" not in said, said
     served = re.search(r"PyTorch: Branches: (\d+) calls served by graphs", said)
     assert served and int(served[1]) > 15, said
     assert re.search(r"\(backward\), (rewritten|own)", said), said
@@ -237,11 +238,11 @@ def test_an_unchanged_training(tmp_path, uses_both, amp):
 
 @pytest.mark.parametrize("options", [["--mode", "auto"], []], ids=["auto", "run"])
 def test_compiled_graphs_for_inference(tmp_path, options):
-    """They are Nimble's. PyTorch cannot make its own with memory in stream order; the kernels are the same."""
+    """The graphs are Nimble's: PyTorch cannot make its own with stream-ordered memory; the kernels are the same."""
     plain, _ = run(COMPILES, tmp_path)
     with_nimble, said = run(COMPILES, tmp_path, *options, launch=[sys.executable, "-m", "nimble"])
     assert with_nimble == plain, said
-    assert "own CUDA graphs" not in said and "does not do the same" not in said, said
+    assert "own CUDA graphs" not in said and "its graph differs" not in said, said
     served = re.search(r"PyTorch: torch.compile: 1 function, (\d+) calls served by graphs", said)
     assert served and int(served[1]) > 10, said
 

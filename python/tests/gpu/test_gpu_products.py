@@ -1,4 +1,4 @@
-"""On a GPU: products of matrices, for which PyTorch has one workspace, run side by side, and compute what they compute."""
+"""On a GPU: matrix products, for which PyTorch has one workspace, run concurrently, and compute the same."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""On GPUs, with PyTorch 2 and libnimble.so: what goes past a capture, modules on the second GPU, and ranks that train together.
+"""On GPUs, with PyTorch 2 and libnimble.so: work outside of a capture, modules on the second GPU, and ranks that train
+together.
 
     python -m nimble run -- python -m pytest -m gpu tests/gpu/test_gpu_several.py
 """
@@ -26,7 +27,7 @@ two_gpus = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device
 
 
 class Beside(nn.Module):
-    """Works on a stream of its own as well, which waits for no other."""
+    """Also uses a separate stream, which waits for no other."""
 
     def __init__(self, waits, elements=1):
         super().__init__()
@@ -48,7 +49,7 @@ class Beside(nn.Module):
 @pytest.mark.parametrize("training", [False, True])
 def test_work_that_no_replay_would_do_raises(training):
     x = torch.randn(4, 8, device="cuda")
-    with pytest.raises(CaptureError, match="go to streams that do not wait for the current one"):
+    with pytest.raises(CaptureError, match="use streams that do not wait for the current one"):
         Nimble(Beside(False).cuda()).prepare(x, training=training)
     with pytest.warns(UserWarning, match="running eagerly"):
         module = Beside(False, 1 << 30).cuda()  # which takes long to be copied, and to be put back
@@ -67,7 +68,7 @@ def test_a_step_with_work_that_no_replay_would_do_is_not_captured(fallback):
     step = nimble.step(lambda: module(x).sum(), modules=[module], fallback=fallback)
     for number in range(1, 7):
         if number > 3 and not fallback:
-            with pytest.raises(CaptureError, match="go to streams that do not wait for the current one"):
+            with pytest.raises(CaptureError, match="use streams that do not wait for the current one"):
                 step()
             number = 3
         else:
@@ -194,7 +195,7 @@ def test_work_on_another_gpu_that_no_replay_would_do_raises():
 
 
 @two_gpus
-def test_a_step_behind_copies_between_gpus():
+def test_a_step_after_copies_between_gpus():
     """By the first of which PyTorch lets one reach the other's pool: memory of captures comes from there from then on."""
     there = torch.ones(4, device="cuda:1").to("cuda:0").to("cuda:1")
     left = []
@@ -278,7 +279,7 @@ torch.distributed.destroy_process_group()
 
 
 def ranks(folder, how, prefix, **settings):
-    """What each of two ranks has computed; with the settings of this process, or without Nimble."""
+    """The results of each of two ranks; with the settings of this process, or without Nimble."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NIMBLE_", "LD_PRELOAD"))}
     store = folder / f"store-{how}-{len(list(folder.iterdir()))}"
     environment = {**own, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "WORLD_SIZE": "2", **settings}

@@ -1,4 +1,4 @@
-"""On a GPU, with PyTorch 2 and libnimble.so: steps by one graph leave, to the bit, what eager steps leave.
+"""On a GPU, with PyTorch 2 and libnimble.so: steps by one graph have, to the bit, the results of eager steps.
 
     python -m nimble run -- python -m pytest -m gpu
 """
@@ -73,7 +73,7 @@ def test_checkpoints(reentrant):
 
 
 def test_a_step_that_sets_a_seed(nets):
-    """To what it was: PyTorch lets a capture do that, and a replay would not."""
+    """Restores it: PyTorch lets a capture do that, and a replay would not."""
     net, _ = nets
     optimizer = sgd(net)
 
@@ -126,7 +126,7 @@ def test_an_optimizer_that_counts_on_the_host(nets):
 
 
 def test_garbage_of_earlier_captures(nets):
-    """Cycles that hold a graph and its memory, and go while another is captured if the collector runs."""
+    """Cycles that hold a graph and its memory, and are freed while another is captured if the collector runs."""
     net, twin = nets
 
     def garbage():
@@ -151,7 +151,7 @@ def test_garbage_of_earlier_captures(nets):
 
 
 class Averaging(nn.Module):
-    """Its forward writes to nothing but a buffer of its own."""
+    """Its forward writes only to its own buffer."""
 
     def __init__(self):
         super().__init__()
@@ -276,7 +276,7 @@ def test_autocast_and_a_scaler_within_a_step(nets):
     assert same(*results)
 
 
-def test_gradients_that_somebody_holds(nets):
+def test_gradients_that_are_held(nets):
     net, twin = nets
     kept = []
     for each in nets:

@@ -1,4 +1,4 @@
-"""On a GPU, with PyTorch 2 and libnimble.so: training by graphs leaves, to the bit, what eager training leaves.
+"""On a GPU, with PyTorch 2 and libnimble.so: training by graphs has, to the bit, the results of eager training.
 
     python -m nimble run -- python -m pytest -m gpu
 """
@@ -101,7 +101,7 @@ def test_gradients_that_are_kept(nets):
 
 
 def test_checkpoints(nets):
-    """What draws random numbers would draw others in a backward that is a graph of its own."""
+    """Code that draws random numbers would draw others in a backward captured as a separate graph."""
     net = Checkpointing(0.5, use_reentrant=False).cuda()
     twin = copy.deepcopy(net)
     with pytest.raises(NimbleError, match="preserve_rng_state=False"):
@@ -114,7 +114,8 @@ def test_checkpoints(nets):
 
 
 def test_recurrent_modules():
-    """With dropout between its layers, cuDNN draws from a state that cannot be put back: a graph would not begin it anew with a seed."""
+    """With dropout between its layers, cuDNN draws from a state that cannot be restored: a graph would not reset it
+    with a seed."""
     class Recurrent(torch.nn.Module):
         def __init__(self, dropout):
             super().__init__()
@@ -135,7 +136,7 @@ def test_two_forwards_before_a_backward(nets):
     net, twin = nets
     model = Nimble(net).prepare(images(), training=True)
     a, b, y = images(), images(), labels()
-    with pytest.warns(UserWarning, match="backward of the one before it"):
+    with pytest.warns(UserWarning, match="previous call's backward"):
         for _ in range(2):
             for call, each in ((model, net), (twin, twin)):
                 each.zero_grad()
@@ -242,9 +243,9 @@ def test_parameters_are_accumulated_on_the_stream_of_the_forward(nets):
 
 
 @pytest.mark.parametrize("way", ["torch.cuda.graph", "nimble.step"])
-def test_the_whole_step_is_captured_behind_training_by_graphs(way):
-    """Of a module with one output. If a graph's forward left autograd's nodes of parameters alive, these would belong to the stream of
-    then, of which no capture can make use."""
+def test_the_whole_step_is_captured_after_training_by_graphs(way):
+    """Of a module with one output. If a graph's forward left autograd's nodes of parameters alive, these would belong
+    to that earlier stream, which no capture can use."""
     one = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 22 * 22, 10)).cuda()
     nets, x, y = (one, copy.deepcopy(one)), images(), labels()
     model = Nimble(one).prepare(x, training=True)
@@ -320,7 +321,7 @@ def test_what_cannot_be_captured_raises(nets):
 
 
 def test_graphs_go_quietly(nets, capfd):
-    """PyTorch's allocator warns of memory of captures that is let go of when nothing is captured."""
+    """PyTorch's allocator warns of captures' memory that is freed while nothing is captured."""
     net, _ = nets
     model = Nimble(net).prepare(images(), training=True)
     train(model, net, 3)
@@ -339,7 +340,7 @@ def test_graphs_go_quietly(nets, capfd):
 
 
 def test_graphs_are_quiet_at_the_end():
-    """And there are some when the process ends, in whatever order Python lets go of them then."""
+    """Some remain when the process ends, in whatever order Python frees them then."""
     program = "import torch, nimble\nnet = torch.nn.Linear(8, 8).cuda()\nx = torch.ones(2, 8, device='cuda')\n" \
         "trains = nimble.Nimble(net).prepare(x, training=True)\nloss = trains(x).sum()\nloss.backward()\n" \
         "model = nimble.Nimble(net.eval(), static_outputs=True).prepare(x)\nwith torch.no_grad(): kept = model(x)\nprint('done')"

@@ -1,4 +1,4 @@
-"""What of nimble.graphs.capture can be seen without a GPU."""
+"""The parts of nimble.graphs.capture that can be tested without a GPU."""
 
 import contextlib
 import subprocess
@@ -25,13 +25,13 @@ print("the end", flush=True)
 
 
 def test_what_is_captured_stays_when_the_process_ends():
-    """PyTorch's allocator warns of what goes then, for each tensor."""
+    """PyTorch's allocator warns of each tensor freed then."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
     assert (done.stderr, done.stdout.split("\n")) == ("", ["one is gone", "the end", ""])
 
 
 class Generator:
-    """Of PyTorch 2.11's random numbers on a GPU (aten/src/ATen/cuda/CUDAGeneratorImpl.cpp): while it captures, places count from the
+    """PyTorch 2.11's random numbers on a GPU (aten/src/ATen/cuda/CUDAGeneratorImpl.cpp): while it captures, places count from the
     graph's beginning, and the seed can only be set to what it is."""
 
     def __init__(self):
@@ -62,7 +62,7 @@ class Generator:
 
 @pytest.fixture
 def generator(monkeypatch):
-    """What CudaCapture needs of CUDA to capture, with nothing real but the random numbers."""
+    """The parts of CUDA that CudaCapture needs, all fake except the random numbers."""
     import torch
     from nimble import shim
     from nimble.graphs import capture
@@ -103,7 +103,8 @@ def generator(monkeypatch):
 
 
 class Checkpointed:
-    """As torch.utils.checkpoint has it: the forward keeps the place, and the backward draws from there once more, if it puts it back."""
+    """As in torch.utils.checkpoint: the forward keeps the position, and the backward draws from there again, if it restores
+    it."""
 
     def __init__(self, generator, puts_back=True):
         self.generator, self.puts_back, self.seeds = generator, puts_back, []
@@ -135,7 +136,7 @@ class Checkpointed:
 
 @pytest.mark.parametrize("puts_back", [True, False])
 def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts_back):
-    """In a graph of its own it would count from its own beginning."""
+    """In a separate graph it would count from its own beginning."""
     import torch
     from nimble.errors import CaptureError
     from nimble.graphs.capture import CudaCapture

@@ -1,4 +1,5 @@
-"""When a graph is chosen the driver is mostly in the state that calls have later (docs/explanation/pytorch.md, Contexts that come and go)."""
+"""When a graph is chosen the driver is usually in the same state as for later calls (docs/explanation/pytorch.md,
+Contexts that come and go)."""
 
 import contextlib
 
@@ -33,7 +34,7 @@ class Graph:
 
 
 @pytest.mark.parametrize("tries, settled", [(1, [1]), (24, [8, 24]), (1000, [8, capture.DECISION_REPLAYS])])
-def test_most_times_are_taken_behind_a_context(monkeypatch, tries, settled):
+def test_most_times_are_taken_after_a_context(monkeypatch, tries, settled):
     events = []
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

@@ -1,4 +1,4 @@
-"""What goes wrong while a module is prepared: a NimbleError, an eager run, or what the module raises by itself. Copies, pickles."""
+"""Failures while a module is prepared: a NimbleError, an eager run, or the module's own error. Copies, pickles."""
 
 import copy
 import gc
@@ -84,7 +84,7 @@ def test_what_nimble_cannot_do_is_a_nimble_error_or_an_eager_run(backend, made, 
 
 @pytest.mark.parametrize("fallback", [False, True])
 @pytest.mark.parametrize("trains", [False, True])
-def test_what_the_module_raises_by_itself_is_what_it_raises(backend, fallback, trains):
+def test_the_modules_own_errors_are_raised_unchanged(backend, fallback, trains):
     runs = []
 
     def forward(self, x):
@@ -119,7 +119,7 @@ def test_an_interrupt_passes_through(backend):
 
 
 def test_an_error_while_it_is_looked_for_whose_it_is_leaves_all_as_it_was(backend):
-    """Only an eager run with gradients succeeds, which the caller's are not to see."""
+    """Only an eager run with gradients succeeds, which must not affect the caller's."""
     def forward(self, x):
         self.count.add_(1)
         y = self.first(x)
@@ -182,7 +182,7 @@ def test_the_collector_waits_while_anything_is_captured():
 
 @pytest.mark.parametrize("error, is_unchanged", [(torch.cuda.OutOfMemoryError("no room"), False), (RuntimeError("not for these"), True)])
 def test_what_cannot_be_compared(monkeypatch, error, is_unchanged):
-    """For want of memory it may have changed; what has no comparison is told by its version."""
+    """If memory runs out it may have changed; values that cannot be compared are checked by version."""
     def same_bytes(*_):
         raise error
 

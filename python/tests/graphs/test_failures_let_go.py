@@ -1,4 +1,4 @@
-"""What could not be captured keeps no memory: neither what its run has made, nor arguments of calls. Python's collector is off."""
+"""A failed capture keeps no memory: neither its run's tensors, nor arguments of calls. Python's collector is off."""
 
 import gc
 import warnings
@@ -18,7 +18,7 @@ CALLS = 10
 
 @pytest.fixture(autouse=True)
 def no_collection():
-    """Of PyTorch's own some is left to the collector, once: what is imported when a module first runs."""
+    """Some of PyTorch's own objects are left to the collector, once: those imported when a module first runs."""
     nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 1, 1, requires_grad=True)).sum().backward()
     torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     gc.collect()
@@ -28,7 +28,7 @@ def no_collection():
 
 
 class Fails:
-    """A net whose run fails as `how` says when it is captured; and what its calls had."""
+    """A net whose run fails as `how` says when it is captured; and its calls' tensors."""
 
     def __init__(self, how, trains=True):
         self.backend, self.how, self.seen = FakeCapture(), how, []
@@ -44,7 +44,7 @@ class Fails:
         return torch.relu(made)
 
     def calls(self, call):
-        """Of so many, what they raised."""
+        """The errors of `count` calls."""
         raised = []
         for _ in range(CALLS):
             x = torch.ones(3, 4)
@@ -112,7 +112,7 @@ def test_the_same_error_again(error):
     assert again.__traceback__ is again.__cause__ is again.__context__ is None
 
 
-def test_what_is_called_quietly_raises_and_is_kept_by_nobody():
+def test_what_is_called_quietly_raises_and_is_not_kept():
     class Held:
         pass
 

@@ -1,4 +1,5 @@
-"""Modules whose first run does what no later one does: what preparing puts back, they would never do again."""
+"""Modules whose first run does something that no later one does: after preparing has undone it, they would never do it
+again."""
 
 import copy
 import warnings
@@ -22,7 +23,7 @@ def centered(self, x):
 
 
 def following(self, x):
-    """Its buffer goes on from what the first run has put there."""
+    """Its buffer continues from the first run's value."""
     h = self.a(x)
     with torch.no_grad():
         if not getattr(self, "is_begun", False):

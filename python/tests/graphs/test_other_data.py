@@ -1,4 +1,4 @@
-"""Other values while a function is learned from: different, in the same range, and put back."""
+"""Other values in learning runs: different, in the same range, and restored."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_put_back_in_any_case():
 
 
 def test_it_is_the_graphs_own_memory(backend):
-    """Never the caller's."""
+    """Never shared with the caller."""
     asked = []
 
     class Asks(type(backend)):

@@ -1,4 +1,4 @@
-"""What a call gets of a graph's outputs: the same values, strides, and memory shared with each other."""
+"""A call's copies of a graph's outputs: the same values, strides, and sharing of memory."""
 
 import random
 
@@ -17,7 +17,7 @@ VIEWS = (
 
 
 def memory_of(tensors):
-    """Which elements of which are one: all that a program can see by writing to them."""
+    """Which elements share memory, as a program can observe by writing to them."""
     first = {}
     return [(first.setdefault(t.untyped_storage().data_ptr(), (number, t.data_ptr()))[0],
              t.data_ptr() - first[t.untyped_storage().data_ptr()][1]) for number, t in enumerate(tensors) if t.numel() > 0]
@@ -43,7 +43,7 @@ def test_copies_are_as_the_outputs_are(seed):
 
 
 def too_far(outputs):
-    """Whether so much lies between those that share memory that each is copied by itself."""
+    """Whether outputs on one storage lie so far apart that each is copied separately."""
     by_storage = {}
     for each in outputs:
         if each.numel():

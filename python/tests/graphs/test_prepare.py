@@ -1,4 +1,4 @@
-"""Preparing: the module is left as it was, and what a graph could not do raises."""
+"""Preparing: the module is left unchanged, and effects that a graph would not have raise."""
 
 import random
 
@@ -193,7 +193,7 @@ def test_a_tensor_that_the_module_makes_once_is_fine(backend):
 
 
 def test_runs_see_what_a_first_run_sees(backend):
-    """Else a position that each run moves on would leave its table while the graph is prepared."""
+    """Else a position that each run advances would leave its table while the graph is prepared."""
     positions = []
 
     def forward(self, x, index):

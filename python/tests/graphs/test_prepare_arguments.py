@@ -1,4 +1,4 @@
-"""Arguments and outputs that a graph could not give, or write, as the module does; and memory that it finds elsewhere."""
+"""Arguments and outputs that a graph could not return, or write, as the module does; and memory that it finds elsewhere."""
 
 import functools
 import types
@@ -171,7 +171,7 @@ def test_gradients_that_the_module_enables_itself(prepared):  # noqa: F811
         return made.detach() if self.detaches else {"of": made}
 
     module = module_with(forward, layer=nn.Linear(2, 2), detaches=False)
-    with pytest.raises(NimbleError, match=r"output\['of'\] requires gradients although the call trains nothing"):
+    with pytest.raises(NimbleError, match=r"output\['of'\] requires gradients although the call does not train"):
         prepared(module, torch.ones(1, 2))
     module.detaches = True
     assert not prepared(module, torch.ones(1, 2))(torch.ones(1, 2)).requires_grad
@@ -184,7 +184,7 @@ def test_a_part_of_a_parameter_is_returned_without_a_history(prepared):  # noqa:
 
 
 class Doubled(torch.autograd.Function):
-    """By what the backward finds elsewhere."""
+    """Because of memory that the backward finds elsewhere."""
 
     factors = []
 
@@ -205,7 +205,7 @@ def test_memory_that_is_found_elsewhere_stays(backend, training):
         return torch.arange(float(count)).softmax(0)
 
     class Alive:
-        """Of whose going somebody is told: of its memory."""
+        """Its memory's freeing is reported."""
 
         def __init__(self, tensor):
             self.memory = torch.UntypedStorage._new_with_weak_ptr
@@ -277,8 +277,8 @@ def test_weights_that_parametrizations_cache(prepared, training):  # noqa: F811
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_ops_for_which_nobody_can_look_on(prepared, training):  # noqa: F811
-    """They are prepared as others are, once they are seen to be such."""
+def test_ops_that_cannot_be_watched(prepared, training):  # noqa: F811
+    """They are prepared like others, once they are recognized."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     def forward(self, x):
@@ -320,7 +320,7 @@ def test_all_is_on_one_device():
         return device_of(on(*tensors), call, types.SimpleNamespace(device_type="cuda"))
 
     assert found(["cuda:1"], []) == found([], ["cpu", "cuda:1"]) == found(["cuda:1"], ["cuda:1", "cpu"]) == torch.device("cuda", 1)
-    for arguments, tensors, why in ((["cuda:0"], ["cuda:0", "cuda:1"], "on cuda:1 and on cuda:0"), ([], ["cuda:1", "cuda:0"], "one device's"),
+    for arguments, tensors, why in ((["cuda:0"], ["cuda:0", "cuda:1"], "on cuda:1 and on cuda:0"), ([], ["cuda:1", "cuda:0"], "a graph has one device"),
                                     (["cuda:0", "cuda:1"], [], "argument 1 is on cuda:1, another argument on cuda:0"),
                                     (["cpu"], ["cuda:0"], "argument 0 is on cpu"), ([], ["cpu"], "neither an argument nor")):
         with pytest.raises(NimbleError, match=why):

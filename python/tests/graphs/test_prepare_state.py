@@ -1,4 +1,4 @@
-"""What a module's runs change of the module: seen while a graph is prepared, and put back, wherever it lies."""
+"""Changes of a module by its runs: detected while a graph is prepared, and undone, wherever they are."""
 
 import contextlib
 import random
@@ -127,7 +127,7 @@ def test_fallback_goes_on_from_the_state_before():
 
 
 def test_keys_that_are_tensors_are_not_read(prepared):
-    """A capture would end at that."""
+    """That would invalidate a capture."""
     class Key(torch.Tensor):
         def __repr__(self, **_):
             raise AssertionError
@@ -226,7 +226,7 @@ def writes_past_the_dispatcher(self, x):
 
 @pytest.mark.parametrize("forward, is_put_back", [(momentum_encoder, True), (decays_all_at_once, True),
                                                   (writes_past_the_dispatcher, False)])
-def test_parameters_written_behind_autograds_back(forward, is_put_back):
+def test_parameters_written_without_autograds_knowledge(forward, is_put_back):
     if not is_put_back:
         pytest.importorskip("numpy")
     module = module_with(forward, query=nn.Linear(2, 2), key=nn.Linear(2, 2))
@@ -245,7 +245,7 @@ def test_training_sees_parameters_that_are_written(prepared):
 
 
 def test_parameters_that_stay_the_same_may_be_written(prepared):
-    """As a graph writes them, too."""
+    """A graph writes them, too."""
     def forward(self, x):
         self.weight.data.clamp_(-1, 1)
         return x * self.weight
@@ -374,7 +374,7 @@ def test_an_attribute_that_was_none(name):
 
 
 def test_what_no_replay_would_write_to():
-    """Buffers and tensors in attributes that are elsewhere than the graph: as if it were on another device than these."""
+    """Buffers and tensors in attributes on another device than the graph."""
     class Counts(nn.Module):
         def __init__(self, name):
             super().__init__()

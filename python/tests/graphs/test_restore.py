@@ -1,5 +1,5 @@
-"""What is done to a module besides its calls, and a program's streams that wait for nothing: here what they have to do is done as late
-as can be."""
+"""Changes of a module outside of its calls, and a program's unordered streams: here their work runs as late as
+possible."""
 
 import pytest
 
@@ -22,13 +22,13 @@ def backend():
 
 @pytest.fixture
 def rests():
-    """How many calls were counted whenever nothing was left to do: while a preparation runs, and at its end."""
+    """How many calls were counted whenever no work was left: during a preparation, and at its end."""
     return []
 
 
 def begun(backend, rests, fails=lambda: False, once=False):
-    """A module that counts its calls on such a stream, of which it had one, and nothing has waited for that. `fails`: asked in each;
-    `once`: it does not count where that stream has something to do."""
+    """A module that counts its calls on an unordered stream. `fails`: called in each; `once`: it does not count while
+    that stream has work."""
     class Beside(nn.Module):
         def __init__(self):
             super().__init__()
@@ -77,7 +77,7 @@ def test_a_preparation_whose_first_run_works_beside(backend, rests, training):
 
 
 def test_what_is_kept_is_kept_before_the_first_run(backend, rests, monkeypatch):
-    """Copies may wait for their turn on the device, while such a stream does not: nothing runs before they are made."""
+    """Copies may wait for their turn on the device, while such a stream does not: nothing runs before the copies."""
     order = []
     module = begun(backend, rests, lambda: order.append("run"))
     backend.at_rest = lambda: order.append("at rest")

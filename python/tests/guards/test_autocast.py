@@ -1,5 +1,5 @@
-"""What autocast would cast to counts where a module begins it itself; and what it casts is kept until the outermost `with` ends, be it
-enabled there or not."""
+"""Autocast's dtype matters where a module begins it itself; and casts are kept until the outermost `with` ends, whether
+or not it is enabled there."""
 
 import contextlib
 
@@ -68,7 +68,7 @@ def test_what_a_module_casts_to_it_may_not_change():
 @pytest.mark.parametrize("around", [lambda: torch.autocast("cpu", enabled=False), lambda: torch.autocast("cuda", enabled=False),
                                     lambda: torch.autocast("cpu", torch.bfloat16)])
 def test_a_step_that_comes_again_within_one_with(around):
-    """Eager code goes on with what the first has cast, since the outermost `with` has not ended."""
+    """Eager code keeps using the first one's casts, since the outermost `with` has not ended."""
     module = Casting()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
 

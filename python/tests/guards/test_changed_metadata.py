@@ -1,4 +1,4 @@
-"""Memory that is looked at in another way: guards see shapes, strides and dtypes, quickly where PyTorch can compare them."""
+"""Changed metadata: guards see shapes, strides and dtypes, quickly where PyTorch can compare them."""
 
 import copy
 
@@ -55,12 +55,12 @@ def test_changes_are_seen(way, name, change):
     tensor.data = before
     assert guard.difference() is None
     net.weight.requires_grad_(False)
-    assert "wants no gradients" in guard.difference()
+    assert "no longer requires gradients" in guard.difference()
 
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_modes_do_not_count(way, trains):
-    """Nor does it count that a tensor is there twice."""
+    """Nor does it matter that a tensor occurs twice."""
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     net[1].weight = net[0].weight
     guard = ModuleGuard(net, "cpu", trains)
@@ -76,12 +76,12 @@ def test_modes_do_not_count(way, trains):
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_who_wants_gradients_counts(way, trains):
-    """Also where none are computed: torch.matmul has other kernels then."""
+    """Even where none are computed: torch.matmul has other kernels then."""
     module = nn.Module()
     module.weight = nn.Parameter(torch.ones(4, 4))
     guard = ModuleGuard(module, "cpu", trains)
     module.weight.requires_grad_(False)
-    assert "wants no gradients any more" in guard.difference()
+    assert "no longer requires gradients" in guard.difference()
 
 
 def test_it_is_quick_again_in_another_mode():

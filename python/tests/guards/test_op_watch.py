@@ -1,4 +1,4 @@
-"""Runs whose ops are looked at: what they read, and what has to stay for a graph of them."""
+"""Runs whose ops are watched: what they read, and what must be kept for a graph of them."""
 
 import gc
 
@@ -10,7 +10,7 @@ from nimble import Nimble, NimbleError  # noqa: E402
 from nimble.guards.op_watch import OpReads  # noqa: E402
 from nimble.objects.memory import storage_address  # noqa: E402
 
-# The device is a meta one, which has no memory to tell of; what is looked at here is the host's, of which copies come there.
+# The device is a meta one, which has no memory; this test watches the host's memory, which is copied there.
 
 
 def test_what_is_copied_from_the_host_stays():
@@ -69,8 +69,8 @@ def test_ops_that_return_nothing_copy_as_well(copy):
 
 
 @pytest.mark.parametrize("change", [lambda made: made.add_(1), lambda made: made[:2].zero_(), lambda made: made.detach().mul_(2)])
-def test_what_is_changed_behind_its_copy(change):
-    """Eagerly the copy has what was there before."""
+def test_what_is_changed_after_its_copy(change):
+    """Eagerly the copy has the earlier value."""
     reads = OpReads([], "meta")
     with reads.on():
         made = torch.arange(5.0)
@@ -85,7 +85,7 @@ def test_what_is_changed_behind_its_copy(change):
 
 @pytest.mark.parametrize("op", [lambda x: x.prod(), lambda x: x.prod(1), lambda x: x.cumprod(0)])
 def test_ops_whose_gradients_go_by_who_looks(op):
-    """What was computed while somebody looked would be others."""
+    """Values computed while ops are watched would differ."""
     with torch.no_grad(), OpReads([], "cpu").on():
         op(torch.ones(2, 3))
     with pytest.raises(NotImplementedError, match="the gradients of .*prod"), OpReads([], "cpu").on():

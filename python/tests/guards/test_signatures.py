@@ -38,7 +38,7 @@ def signature(*args, training=False, **kwargs):
 
 
 def distinct_calls():
-    """Makers of signatures; no two of them are to be equal, and each is to equal itself when made again."""
+    """Makers of signatures; no two of them may be equal, and each must equal itself when made again."""
     shared = torch.ones(3)
     z = torch.zeros
     return [

@@ -14,7 +14,7 @@ from nimble.guards.module_guard import ModuleGuard  # noqa: E402
 
 @pytest.fixture(autouse=True, params=["words", "versions", "looks"])
 def quick(request, monkeypatch, versions_of_dictionaries):
-    """Where words of memory tell that nothing has changed, where this PyTorch does of attributes, and without either."""
+    """With words of memory that show changes, with this PyTorch's versions of attributes, and without either."""
     if request.param != "words":
         monkeypatch.setattr("nimble.guards.dict_versions._update", lambda: None)
     if request.param == "looks":
@@ -125,10 +125,10 @@ CHANGES = {
     other_attributes: ANOTHER,
     other_dictionary("_modules", second=nn.ReLU()): ANOTHER, other_dictionary("_parameters"): ANOTHER,
     other_dictionary("_buffers"): ANOTHER, pickled_state: ANOTHER, hook_into_another_dictionary: ANOTHER,
-    no_hooks: "has no _forward_hooks any more",
-    replace_weight: "another tensor", share_data: "other storage", transpose_data: "other strides",
-    replace_buffer: "another tensor",
-    add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule is another one",
+    no_hooks: "no longer has _forward_hooks",
+    replace_weight: "buffer was replaced", share_data: "other storage", transpose_data: "other strides",
+    replace_buffer: "buffer was replaced",
+    add_parameter: "or hook was added", replace_child: "submodule", add_child: "submodule was replaced",
     hook: "or hook was added", pre_hook: "or hook was added",
     inner_training: "training flag", own_forward: "forward method", other_table: "tensor attribute",
     drop_table: "tensor attribute",
@@ -192,7 +192,7 @@ def test_what_is_put_into_other_attributes():
 
 
 def test_the_quick_way_is_there():
-    """With the release that this was written for."""
+    """In the release that this was written for."""
     if not torch.__version__.startswith("2.11."):
         pytest.skip("another release")
     assert dictionaries._found_version_of() is not None
@@ -229,7 +229,7 @@ def test_values_that_lie_on_another_device_count():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [8, 32, 16384, 40000])
 def test_values_that_the_host_has_read_count(size, dtype):
-    """Also where they are written without PyTorch's knowledge."""
+    """Even where they are written without PyTorch's knowledge."""
     module = Net()
     memory = bytearray(size * 2 * torch.ones((), dtype=dtype).element_size())
     module.table = torch.frombuffer(memory, dtype=dtype).view(size, 2)[:, 0]
@@ -245,7 +245,7 @@ def test_values_that_the_host_has_read_count(size, dtype):
 
 @pytest.mark.skipif(not hasattr(torch, "compile"), reason="this PyTorch cannot compile")
 def test_a_compiled_module():
-    """Its training flag is the one of the module inside."""
+    """Its training flag is the inner module's."""
     module = Net().eval()
     compiled = torch.compile(module)
     guard = ModuleGuard(compiled, "cpu")
@@ -262,11 +262,11 @@ def test_what_gradients_depend_on():
     module = Net()
     guards = ModuleGuard(module, "cpu"), ModuleGuard(module, "cpu", trains=True)
     module.first.weight.requires_grad_(False)
-    assert all("wants no gradients" in guard.difference() for guard in guards)  # by which kernels are chosen, too
+    assert all("no longer requires gradients" in guard.difference() for guard in guards)  # by which kernels are chosen, too
     module = Net()
     guards = ModuleGuard(module, "cpu"), ModuleGuard(module, "cpu", trains=True)
     next(module.buffers()).requires_grad_(True)
-    assert all("wants gradients that wanted none" in guard.difference() for guard in guards)
+    assert all("now requires gradients" in guard.difference() for guard in guards)
 
 
 def test_what_is_none_for_a_class():

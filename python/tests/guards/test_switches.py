@@ -1,4 +1,4 @@
-"""PyTorch's switches by which kernels are chosen, between the calls of a Nimble and within them."""
+"""PyTorch's switches that kernels are chosen by, between the calls of a Nimble and within them."""
 
 import contextlib
 import threading
@@ -26,7 +26,7 @@ def backend():
 
 @pytest.fixture(params=SWITCHES, ids=SWITCHES)
 def switch(request):
-    """(what it is, switched(): within that it is the other way around)"""
+    """(its value, switched(): a context in which the value is inverted)"""
     where, name = SWITCHES[request.param]
     before = getattr(where, name)
 
@@ -44,7 +44,7 @@ def switch(request):
 
 
 class Net(nn.Module):
-    """As kernels of another precision would do it."""
+    """As kernels of another precision would."""
 
     def __init__(self, is_on):
         super().__init__()
@@ -88,7 +88,7 @@ def test_calls_under_others(switch, way, training, backend):
 
 
 def test_one_that_leaves_another(switch, backend):
-    """Each call would, and no replay."""
+    """Each call would change it, but no replay."""
     is_on, switched = switch
 
     class Sets(Net):
@@ -100,7 +100,7 @@ def test_one_that_leaves_another(switch, backend):
     stack = contextlib.ExitStack()
     sets = [lambda: stack.enter_context(switched())]
     with stack:
-        with pytest.raises(NimbleError, match="the module, .* changes a switch of PyTorch .*put it back within"):
+        with pytest.raises(NimbleError, match="the module, .* changes a switch of PyTorch .*restore it within"):
             Nimble(Sets(is_on).eval(), backend=backend).prepare(torch.ones(2, 4), relaxed=True)
 
     def puts_back():
@@ -113,7 +113,7 @@ def test_one_that_leaves_another(switch, backend):
 
 
 def test_what_another_thread_sets_stays(switch, backend):
-    """All threads have these. What is prepared meanwhile may have kernels of both kinds."""
+    """These are global. Graphs prepared meanwhile may have kernels of both kinds."""
     is_on, switched = switch
     before, stack = is_on(), contextlib.ExitStack()
 

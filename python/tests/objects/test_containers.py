@@ -1,4 +1,4 @@
-"""Lists, dictionaries and sets of classes that say something else of themselves than what they hold."""
+"""Lists, dictionaries and sets of classes whose methods do not show their content."""
 
 import collections
 import random
@@ -18,7 +18,7 @@ BASES = (dict, collections.OrderedDict, collections.defaultdict, collections.Cou
 
 
 def closed(base):
-    """A class of such that forbids to look or write by its own methods."""
+    """A container class whose own methods forbid reads and writes."""
     names = {name: refuse for name in REFUSED if hasattr(base, name) or name == "__bool__"}
     return type("Closed", (base,), {**names, "__hash__": None})
 
@@ -36,7 +36,7 @@ def filled(kind, base, count):
 
 
 def spoil(where, base, choose):
-    """As a run of somebody's code might leave it."""
+    """As some code's run might leave it."""
     if issubclass(base, dict):
         mine = containers._base(where)
         for key in choose.sample(containers.elements(where), 2):
@@ -91,5 +91,5 @@ def test_elements_of_what_cannot_be_changed():
 
 
 def test_equal_and_not_the_same():
-    """1 and True, say."""
+    """For example 1 and True."""
     assert not containers.has([1], [True]) and not containers.has({"a": 0}, {"a": False}) and not containers.has([float("nan")], [float("nan")])

@@ -1,4 +1,4 @@
-"""The one notion of a plain value, and its keys."""
+"""Plain values, and their keys."""
 
 import enum
 

@@ -1,4 +1,4 @@
-"""The walk over Python objects: its orders, its budget, and what it calls new."""
+"""The walk over Python objects: its orders, its budget, and which objects it calls new."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from nimble.objects.walk import Walk  # noqa: E402
 
 
 class Lists:
-    """Notes each object that the walk comes to, with its level, and goes on to the elements of lists that are new."""
+    """Notes each object that the walk reaches, with its level, and visits the elements of new lists."""
 
     def __init__(self, walk):
         self.walk, self.seen = walk, []
@@ -61,7 +61,7 @@ def test_an_end(order):
 
 
 def test_what_is_new_is_held():
-    """No id is used again while the walk is there."""
+    """No id is reused while the walk exists."""
     walk = Walk()
     assert all(walk.is_new([number]) for number in range(100)) and walk.new == 100
     one = []
@@ -69,7 +69,7 @@ def test_what_is_new_is_held():
 
 
 def test_a_visit_goes_on_when_what_it_leads_to_is_done():
-    """So that a search that learns on the way needs no recursion, however deep the objects lie."""
+    """So that a search that learns on the way needs no recursion, however deeply nested the objects are."""
     events, walk = [], Walk()
 
     class Visits:

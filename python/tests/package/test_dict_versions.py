@@ -1,4 +1,4 @@
-"""Words of memory tell of every change of dictionaries and objects, or are not relied on."""
+"""Words of memory show every change of dictionaries and objects, or are not relied on."""
 
 import sys
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from nimble.guards import dict_versions
 from test_shim import python
 from dict_versions_tools import update
 
-# What Python's later releases note elsewhere.
+# Later releases of Python note that elsewhere.
 tells = pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python does not tell")
 
 
@@ -39,7 +39,7 @@ def test_without_libnimble(build):
 
 @pytest.mark.parametrize("where, other", [("_VERSION_AT", 0), ("_VERSION_AT", 16), ("_CLASS_AT", 16)])
 def test_what_lies_elsewhere_is_not_relied_on(monkeypatch, where, other):
-    """A count of references, or of entries, which stay as they are when a value is replaced."""
+    """A count of references, or of entries, which does not change when a value is replaced."""
     monkeypatch.setattr(dict_versions, where, other)
     assert not dict_versions.tells(update)
 

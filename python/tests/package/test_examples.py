@@ -1,4 +1,4 @@
-"""examples/pytorch: what they say to wrong words, and on a GPU that what they compute is equal to the bit."""
+"""examples/pytorch: their messages for wrong arguments, and on a GPU that their results are equal to the bit."""
 
 import os
 import subprocess

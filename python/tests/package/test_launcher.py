@@ -1,4 +1,5 @@
-"""`python -m nimble run`, from outside: what the program sees, its exit status, and what is said where it cannot be run."""
+"""`python -m nimble run`, from outside: what the program sees, its exit status, and the messages where it cannot be
+run."""
 
 import json
 import os
@@ -80,7 +81,7 @@ def test_when_the_wheels_command_is_python_m_nimble(words, does):
 
 
 def test_settings_of_graphs_are_those_that_say_so():
-    """Of all that the library has: what is no recording's would be ignored."""
+    """All options of the library: those that do not concern a recording would be ignored."""
     assert OF_GRAPHS - {"LIBRARY"} <= OPTIONS.keys() and len(OPTIONS) > 20
     for name in OF_GRAPHS - {"LIBRARY", "GRAPHS", "LOG", "LOG_FILE"}:
         assert "graphs" in OPTIONS[name].modes, name

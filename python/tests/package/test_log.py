@@ -1,4 +1,4 @@
-"""nimble.log in real processes: lines reach what was stderr when the process started, or NIMBLE_LOG_FILE, and nothing else."""
+"""nimble.log in real processes: lines reach the stderr of the process's start, or NIMBLE_LOG_FILE, and nothing else."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the package names of PyTorch is there, in the release that is installed: much of it is met on a GPU alone."""
+"""The names of PyTorch that the package uses exist in the installed release: many are only reached on a GPU."""
 
 import ast
 import importlib
@@ -14,7 +14,7 @@ FILES = sorted(Path(nimble.__file__).parent.rglob("*.py"))
 
 
 def names_in(path):
-    """Dotted names that begin with `torch`; those that are asked for by getattr() are the asker's to miss."""
+    """Dotted names that begin with `torch`; getattr()'s callers handle missing ones themselves."""
     found = set()
 
     class Names(ast.NodeVisitor):

@@ -52,7 +52,7 @@ def test_a_program_that_learns(build):
     assert parts["fails"] and "its plan" not in parts["other"]
 
 
-def test_what_talks_to_others_cannot_be_taken_back(build, tmp_path):
+def test_communication_cannot_be_undone(build, tmp_path):
     rules = tmp_path / "rules.json"
     rules.write_text('{"nimble_rules": 3, "rules": [{"kernel": "advance", "communicates": true}]}')
     done = python(build, str(TESTS / "driver_program.py"), str(build / "bin" / "opaque.simcuda"), NIMBLE_GRAPHS="rewrite",
@@ -89,7 +89,7 @@ def test_it_is_there_with_the_package(build):
 @pytest.mark.parametrize("preload, variables, said", [
     (True, {}, "rewrites no graphs: NIMBLE_MODE is not set, NIMBLE_GRAPHS is not set"),
     (True, {"NIMBLE_GRAPHS": "rewrite", "NIMBLE_MODE": "record", "NIMBLE_TRACE": "/dev/null"},
-     "NIMBLE_MODE is record, NIMBLE_GRAPHS is rewrite (`nimble run` records where it is told no mode)"),
+     "NIMBLE_MODE is record, NIMBLE_GRAPHS is rewrite (`nimble run` records if told no mode)"),
     (False, {"NIMBLE_GRAPHS": "rewrite"}, "libnimble.so is not in this process"),
 ])
 def test_check_says_what_to_type(build, preload, variables, said):
@@ -105,7 +105,7 @@ def test_check_is_quiet_where_all_is_there(build):
 
 
 def test_memory_of_the_host_is_not_watched(monkeypatch):
-    """The driver knows nothing of it, and the device's would count as gone."""
+    """The driver does not know it, and the device's would count as gone."""
     torch = pytest.importorskip("torch")
     from nimble.graphs.capture import CudaCapture
 
@@ -145,7 +145,7 @@ def test_the_structure_is_that_of_the_header(tmp_path):
 
 
 def test_a_session_that_has_started_decides(build):
-    """Whatever the environment says by then; nimble.auto puts it back at once."""
+    """Whatever the environment says by then; nimble.auto restores it immediately."""
     script = ("import os\nfrom nimble import shim\n"
               "os.environ.update(NIMBLE_MODE='off', NIMBLE_GRAPHS='rewrite')\nshim.check()\n"
               "os.environ.update(NIMBLE_MODE='auto')\ndel os.environ['NIMBLE_GRAPHS']\n"
@@ -155,7 +155,7 @@ def test_a_session_that_has_started_decides(build):
 
 
 def test_a_child_has_a_session_of_its_own(build):
-    """Not its parent's, whose threads it has not: there it does not learn."""
+    """Not its parent's, whose threads it does not have: there it does not learn."""
     script = ("import ctypes, os\nfrom nimble import shim\nfrom nimble.errors import NimbleError\n"
               "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0\n"
               "with shim.learning(): pass\n"

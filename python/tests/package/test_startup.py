@@ -1,4 +1,5 @@
-"""nimble.startup and nimble.auto.hook in real processes: what a program sees of them, and when PyTorch is told what."""
+"""nimble.startup and nimble.auto.hook in real processes: what a program sees of them, and when PyTorch gets which
+settings."""
 
 import json
 import os
@@ -12,7 +13,7 @@ from nimble.auto import hook
 
 PYTHON = Path(__file__).resolve().parent.parent.parent
 STARTUP = PYTHON / "nimble" / "startup"
-# PyTorch, as far as the hook looks at it.
+# A fake PyTorch, reduced to what the hook uses.
 TORCH = """\
 import json, os, sys
 seen = {name: os.environ.get(name) for name in ("NIMBLE_MODE", "NIMBLE_GRAPHS", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")}
@@ -65,7 +66,7 @@ def test_before_pytorch_is_loaded(program):
     assert seen == {"NIMBLE_MODE": "auto", "NIMBLE_GRAPHS": None, "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
                     "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
     assert rewrites is True
-    # This PyTorch has no modules to look at: that is said, and does no harm.
+    # This PyTorch has no modules to observe: a message says so, and nothing else happens.
     assert "PyTorch modules are left alone" in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -88,7 +89,7 @@ def test_without_the_library(program):
 
 
 def test_a_driver_that_is_started_already(program):
-    """To ask what devices there are is no use of one."""
+    """Querying the devices does not use one."""
     ask = ("import ctypes\ncuda, count = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()\n"
            "assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0\n")
     done = program(ask + SHOW)
@@ -146,7 +147,7 @@ def test_twice_in_the_path(program, tmp_path):
 
 
 def test_looking_whether_pytorch_is_there(program):
-    """As libraries do that can do without."""
+    """Like libraries that treat it as optional."""
     done = program("import importlib.util, sys\n"
                    "for _ in range(2):\n"
                    "    spec = importlib.util.find_spec('torch')\n"
@@ -196,7 +197,7 @@ def test_python_without_site_or_environment(program):
 
 
 def test_children(program):
-    """What is started by other ways than fork begins anew, with what the user said."""
+    """Processes started by other ways than fork start afresh, with the user's settings."""
     script = ("import torch, subprocess, sys, json, os\n"
               "program = 'import torch, json; print(json.dumps([torch.seen, torch.rewrites()]))'\n"
               "done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)\n"

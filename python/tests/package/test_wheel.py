@@ -1,4 +1,5 @@
-"""scripts/wheel, and what it makes in an empty environment: the commands, the library, and what they find beside them."""
+"""scripts/wheel, and its wheel in an empty environment: the commands, the library, and the files that they find beside
+them."""
 
 import os
 import shutil
@@ -25,7 +26,7 @@ def can(*modules):
 
 @pytest.fixture(scope="module")
 def environment(build, tmp_path_factory):
-    """The folder of commands of an environment that holds the wheel alone."""
+    """The folder of commands of an environment with only the wheel."""
     if not (can("setuptools", "pip", "venv", "ensurepip")
             and (can("setuptools.command.bdist_wheel") or can("wheel.bdist_wheel"))):
         pytest.skip(f"{sys.executable} lacks pip, venv, or what makes wheels")
@@ -81,7 +82,7 @@ def test_the_library_and_the_analyzer(environment, build, tmp_path):
 
 
 def test_pytorch_of_another_environment(environment, build, tmp_path):
-    """The launcher's package is found by its place, where the program's Python does not know it."""
+    """The launcher's package is found by its location, where the program's Python does not have it."""
     torch = tmp_path / "site" / "torch"
     torch.mkdir(parents=True)
     (torch / "__init__.py").write_text("from nimble import shim\nshim.check()\nprint(shim.__file__)\n")
@@ -92,7 +93,7 @@ def test_pytorch_of_another_environment(environment, build, tmp_path):
 
 
 def test_an_editable_install_beside_a_folder_of_the_name(tmp_path):
-    """As a checkout is called: the package is found before it."""
+    """With a folder named like a checkout: the package is found before it."""
     if not (can("setuptools.build_meta") and (can("setuptools.command.bdist_wheel") or can("wheel.bdist_wheel"))):
         pytest.skip(f"{sys.executable} lacks what makes wheels")
     source = tmp_path / "source"

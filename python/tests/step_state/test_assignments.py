@@ -1,4 +1,4 @@
-"""nimble.step: what modules, their hooks and the step put somewhere while it is captured raises, and is put back."""
+"""nimble.step: assignments by modules, their hooks and the step during a capture raise, and are undone."""
 
 import collections
 import random
@@ -233,7 +233,7 @@ def test_a_forward_that_draws_from_a_generator_of_its_module(make, draw):
 
 
 class Made(collections.OrderedDict):
-    """As libraries' dictionaries of classes: what it gives is made when it is asked for."""
+    """As libraries' dictionaries of classes: makes its values on access."""
 
     def __getitem__(self, key):
         return super().__getitem__(key)()
@@ -248,7 +248,7 @@ ACTIVATIONS = Made(relu=nn.ReLU, tanh=nn.Tanh)
 
 
 class Lazy(dict):
-    """Whose values are made once, when one is asked for."""
+    """A dictionary that makes its values once, on the first access."""
 
     def __missing__(self, key):
         self[key] = nn.Tanh()
@@ -264,7 +264,7 @@ LAZY = Lazy()
 @pytest.mark.parametrize("where", [ACTIVATIONS, LAZY])
 @pytest.mark.parametrize("named", ["by its module", "by the step", "held"])
 def test_dictionaries_that_make_what_they_are_asked_for(where, named):
-    """They are looked at, and are not asked."""
+    """They are inspected, without calling their methods."""
     name = "ACTIVATIONS" if where is ACTIVATIONS else "LAZY"
     before = dict.copy(where) if where is LAZY else {key: dict.get(where, key) for key in dict.keys(where)}
 

@@ -1,4 +1,4 @@
-"""What is found of a function: the modules, optimizers and values that it refers to."""
+"""The finds of a search in a function: the modules, optimizers and values that it refers to."""
 
 import dataclasses
 import functools
@@ -111,7 +111,7 @@ def test_what_is_too_much_raises():
 
 
 def test_by_way_of_which_functions():
-    """What raises may be far from the step, in somebody else's code."""
+    """The cause of an error may be far from the step, in a library's code."""
     numbers = itertools.count()
 
     def chain(length):

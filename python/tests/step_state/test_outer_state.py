@@ -1,4 +1,4 @@
-"""nimble.step: what modules count elsewhere than in lists, dictionaries and attributes raises, and is put back."""
+"""nimble.step: counts that modules keep elsewhere than in lists, dictionaries and attributes raise, and are undone."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from step_programs import raises, same, sgd, update  # noqa: E402
 
 
 class Keeping(nn.Module):
-    """A count that its forward puts elsewhere than into lists, dictionaries and attributes."""
+    """A count that its forward keeps elsewhere than in lists, dictionaries and attributes."""
 
     def __init__(self, kept, count):
         super().__init__()

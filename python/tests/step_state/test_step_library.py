@@ -1,5 +1,5 @@
-"""nimble.step: objects of Python's own library that a step refers to: what it reads there is compared, what it puts there raises, what
-cannot be told raises, and what does not matter does not."""
+"""nimble.step: objects of Python's own library that a step refers to: its reads there are compared; its writes, and objects that
+are opaque, raise; irrelevant ones do not."""
 
 import argparse
 import array
@@ -190,9 +190,9 @@ def test_what_is_put_there_raises(name):
 
 
 @pytest.mark.parametrize("make", [queue.SimpleQueue, lambda: csv.writer(io.StringIO()), random.SystemRandom])
-def test_what_nobody_can_tell_of_raises(make):
+def test_the_unknowable_raises(make):
     net, kept = mlp(), make()
-    with pytest.raises(NimbleError, match="'kept' is a .*, and it cannot be told"):
+    with pytest.raises(NimbleError, match="'kept' is a .*, and it is unknown"):
         find(lambda x: (net(x), kept), [], [])
 
 

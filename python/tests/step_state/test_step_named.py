@@ -1,4 +1,5 @@
-"""What a step reads by names that lead to functions, classes and modules, and what changes after its last eager run: all is as without."""
+"""Values that a step reads through names of functions, classes and modules, and changes after its last eager run: all
+is as without Nimble."""
 
 import functools
 import operator
@@ -166,7 +167,7 @@ def test_what_an_optimizer_was_made_with():
 @pytest.mark.parametrize("before", [None, 6])
 @pytest.mark.parametrize("at", range(1, 9))
 def test_an_argument_that_is_written_from_some_call_on(at, before):
-    """Also where another change has come at the call before."""
+    """Even if another change happened at the previous call."""
     def program(wrap):
         net = mlp()
         optimizer, settings = sgd(net), types.SimpleNamespace(on=False)
@@ -227,8 +228,8 @@ def test_state_that_is_made_late(at):
     assert same(program) and same.backend.replays > 0
 
 
-def test_what_cannot_be_looked_at_behind_a_run_raises_before_the_next():
-    """What the step has done is done, and its result the caller's."""
+def test_what_cannot_be_checked_after_a_run_raises_before_the_next():
+    """The step has run, and the caller gets its result."""
     def program(wrap):
         net, many, ran = mlp(), [], []
         optimizer = sgd(net)

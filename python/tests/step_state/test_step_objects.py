@@ -1,5 +1,5 @@
-"""Steps: objects that become of another class, arrays of objects, memory of tensors that modules keep in attributes, and the ways in which
-PyTorch lets a program work (inference mode, swapping tensors)."""
+"""Steps: objects that change their class, arrays of objects, memory of tensors that modules keep in attributes, and the
+ways in which PyTorch lets a program work (inference mode, swapping tensors)."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_an_argument_in_memory_that_the_forward_writes_to(how):
                        backend=ReplayingCapture())
     for _ in range(6):
         step(torch.randn(1, 4))
-    with pytest.raises(NimbleError, match="shares memory with what the step works on"):
+    with pytest.raises(NimbleError, match="shares memory with the step's state"):
         step(net.tensor().view(1, 4))
 
 
@@ -92,7 +92,7 @@ def test_calls_within_inference_mode_and_without(fallback):
 
 @pytest.mark.skipif(not hasattr(torch.__future__, "set_swap_module_params_on_conversion"), reason="this PyTorch swaps none")
 def test_conversions_that_swap_tensors():
-    """For which PyTorch wants no weak references."""
+    """With which PyTorch refuses weak references."""
     def program(wrap):
         net = mlp()
 

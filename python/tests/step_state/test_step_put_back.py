@@ -1,4 +1,4 @@
-"""nimble.step: a capture that fails leaves all as it was, and a function that has run does not run again."""
+"""nimble.step: a failed capture changes nothing, and a function that has run does not run again."""
 
 import collections
 import warnings
@@ -15,7 +15,7 @@ from step_programs import mlp, raises, same, sgd, update  # noqa: E402
 
 
 class World:
-    """What a step works on."""
+    """A step's state."""
 
     def __init__(self):
         torch.manual_seed(0)
@@ -30,7 +30,7 @@ class World:
         return update(self.net, self.optimizer, made)
 
     def look(self):
-        """All that can be told of it, by identity and by value."""
+        """Everything observable of it, by identity and by value."""
         net, states = self.net, list(self.optimizer.state.values())
         tensors = {**{name: t for m in net.modules() for name, t in (*m._parameters.items(), *m._buffers.items())},
                    "plain": net.plain, "scale": self.scale["scale"],
@@ -159,7 +159,7 @@ class Capturing(ReplayingCapture):
 
 
 class Wrapped(torch.optim.Optimizer):
-    """As those that combine optimizers: its state is made when it is asked for."""
+    """Like those that combine optimizers: it makes its state on access."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -194,7 +194,7 @@ def refused(world, backend, x):
 @pytest.mark.parametrize("body, wrap", [(history_in_a_buffer, None), (other_shape_meanwhile, None), (refused, Wrapped)],
                          ids=lambda each: each.__name__ if each else "")
 def test_what_cannot_be_captured_runs_eagerly(body, wrap):
-    """Whatever has to be put back for that."""
+    """Whatever must be restored for that."""
     results = []
     for mode in ("eager", "step"):
         world, backend = World(), Capturing()
@@ -218,7 +218,7 @@ def test_what_cannot_be_captured_runs_eagerly(body, wrap):
 
 
 def steps_taken(train_of, fallback, calls=3):
-    """How often the function was called, and what it left."""
+    """How often the function was called, and its results."""
     net = mlp()
     optimizer, count = sgd(net), []
     train = train_of(net, optimizer, count)

@@ -1,4 +1,4 @@
-"""nimble.step: Python values that a step reads, wherever they are: a change is seen, a count raises."""
+"""nimble.step: Python values that a step reads, wherever they are: a change is detected, a count raises."""
 
 import functools
 import types
@@ -159,7 +159,7 @@ class OfACriterion(Trainer):
 
 
 class OfTheObjectItself(Trainer):
-    """Which is what is called."""
+    """The method that is called."""
 
     def __call__(self, x):
         return update(self.net, self.optimizer, self.net(x).square().mean() * self.value)

@@ -1,4 +1,4 @@
-"""What is told of two graphs that are one step."""
+"""The report of two graphs that are one step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""nimble.step: steps by one graph leave what eager steps leave, and what a graph would not do raises."""
+"""nimble.step: steps by one graph have the results of eager steps, and effects that a graph would not have raise."""
 
 import copy
 import functools
@@ -51,7 +51,7 @@ def training(net, optimizer, clear=True):
 
 
 def steps(train, net, count=8, before=lambda i: None, seed=1):
-    """What comes of so many steps: losses, the net, its gradients, random numbers."""
+    """The results of several steps: losses, the net, its gradients, random numbers."""
     torch.manual_seed(seed)
     losses = []
     for i in range(count):
@@ -134,12 +134,12 @@ def test_accumulation_outside(nets, backend):
                 optimizer.zero_grad(set_to_none=True)
 
         results.append(steps(wrap(train), each, count=14, before=before))
-    # The first was captured with the gradients of an eager step to add to, which never come again.
+    # The first was captured with an eager step's gradients to add to, which never occur again.
     assert same(*results) and [g.replays for g in backend.graphs] == [1, 5, 5] and backend.ran == [False, True, True]
 
 
 @pytest.mark.parametrize("name", ["first.weight", "first.bias", "last.bias"])
-def test_gradients_that_somebody_holds(nets, backend, name):
+def test_gradients_that_are_held(nets, backend, name):
     net, twin = nets
     kept = []
     for each, wrap in ((net, functools.partial(nimble.step, backend=backend)), (twin, lambda f: f)):
@@ -158,7 +158,7 @@ def test_gradients_that_somebody_holds(nets, backend, name):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             steps(train, each, count=14, before=hold)
-        assert len(caught) == (each is net) and all("are still referred to" in str(w.message) for w in caught)
+        assert len(caught) == (each is net) and all("are still referenced" in str(w.message) for w in caught)
     _, one, view, _, other, its = kept
     assert len(one) == 2 and len(view) == len(its) and all(map(torch.equal, one + view, other + its))
     assert backend.graphs[0].replays >= 5
@@ -183,7 +183,7 @@ def test_a_learning_rate_that_changes(nets, backend):
             results.append(steps(train, each, count=30, before=before))
     assert same(*results) and [g.closed for g in backend.graphs] == [True, True, False]
     own = {id(grad) for graph in backend.graphs[:2] for grad in graph.outputs[1]}
-    assert not own & left and left  # gradients that a graph leaves are none of its own any more
+    assert not own & left and left  # gradients that a graph leaves no longer belong to it
     assert backend.ran == [False, True, True, True, True] and [g.replays for g in backend.graphs] == [7, 9, 9]
 
 
@@ -277,7 +277,7 @@ def test_what_a_backward_of_before_has_saved(nets, backend):
 
 
 class Counting(torch.optim.SGD):
-    """As optimizers that keep count on the host, where a capture counts, and replays do not."""
+    """Like optimizers that count on the host, where a capture counts, and replays do not."""
 
     def step(self, closure=None):
         for group in self.param_groups:
@@ -323,7 +323,7 @@ class Trainer:
 @pytest.mark.parametrize("change, said", [
     ("count", "'count' has changed"), ("seen", "'seen' has changed"), ("scheduler", "'scheduler.last_epoch' has changed"),
     ("random", "random numbers on the host"), ("host random", "random numbers on the host"),
-    ("buffer", "buffer is another tensor"), ("counting", "state of an optimizer"),
+    ("buffer", "buffer was replaced"), ("counting", "state of an optimizer"),
 ])
 def test_what_a_graph_would_not_do_raises_and_leaves_all_as_it_was(nets, backend, change, said):
     backend.draws_on_host = False
@@ -345,7 +345,7 @@ def test_what_a_graph_would_not_do_raises_and_leaves_all_as_it_was(nets, backend
             with pytest.raises(NimbleError, match=said):
                 step(x, y)
             assert str(trainer.state()) == before and all(p.grad is g for p, g in zip(net.parameters(), grads))
-    # With fallback it goes on as it would.
+    # With fallback it continues normally.
     step = nimble.step(trainer.train, fallback=True, backend=backend)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

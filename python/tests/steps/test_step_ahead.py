@@ -1,5 +1,5 @@
-"""Steps whose first part is launched before their state is looked at: they leave what eager steps leave, also where that part was
-launched for nothing."""
+"""Steps whose first part is launched before their state is checked: they have the results of eager steps, even where
+that launch was undone."""
 
 import copy
 
@@ -28,7 +28,7 @@ def pair():
 
 
 def both(pair, backend, before=lambda i, net, optimizer: None, make=training, count=14, **options):
-    """Whether steps of either leave the same; the step is `both.step`."""
+    """Whether both kinds of steps have the same results; the step is `both.step`."""
     results = []
     for net in pair:
         optimizer = sgd(net)
@@ -91,7 +91,7 @@ def test_memory_that_is_gone(pair, backend, order):
 
 
 def test_within_a_capture(pair, backend, order):
-    """It becomes a part of that as it is, and nothing can be taken back."""
+    """It becomes a part of that as it is, and nothing can be undone."""
     assert order(pair, lambda i: setattr(backend, "capturing", i == 9)) == [
         BEHIND if i == 9 else AHEAD for i in range(EAGER + 1, 14)]
 
@@ -150,26 +150,26 @@ def random_numbers(i, net, optimizer):
 @pytest.mark.parametrize("change, for_nothing", [
     (learning_rate, True), (other_memory, True), (other_statistics, True), (other_values, False), (other_modules, True),
     (no_statistics, True), (frozen, True), (other_gradients, True), (random_numbers, False)])
-def test_what_was_launched_for_nothing_is_taken_back(pair, backend, change, for_nothing):
+def test_needless_launches_are_undone(pair, backend, change, for_nothing):
     assert both(pair, backend, change)
     assert any(first > second for first, second in replays(backend)) == for_nothing
 
 
-def test_gradients_that_somebody_holds(pair, backend):
+def test_gradients_that_are_held(pair, backend):
     kept = {id(net): [] for net in pair}
 
     def hold(i, net, optimizer):
         if i in (6, 8):
             kept[id(net)].append(net.last.bias.grad)
 
-    with pytest.warns(UserWarning, match="gradients .* are still referred to"):
+    with pytest.warns(UserWarning, match="gradients .* are still referenced"):
         assert both(pair, backend, hold)
     one, other = kept.values()
     assert all(map(torch.equal, one, other)) and any(first > second for first, second in replays(backend))
 
 
 def test_a_step_that_raises(pair, backend):
-    """After changes without end there is no graph any more, and what has begun is taken back first."""
+    """After endless changes there is no longer a graph, and a begun launch is undone first."""
     net, twin = pair
     results = []
     for each in pair:
@@ -189,8 +189,8 @@ def test_a_step_that_raises(pair, backend):
     assert same(*results)
 
 
-def test_a_step_that_raises_behind_its_first_part(pair, backend):
-    """That is taken back before the function runs in its place: not after it."""
+def test_a_step_that_raises_after_its_first_part(pair, backend):
+    """That is undone before the function runs instead: not after it."""
     def raises():
         raise nimble.NimbleError("no more of it")
 
@@ -239,7 +239,7 @@ def writes_an_argument(net, optimizer):
 
 
 def fills_gradients_before(net, optimizer):
-    """They lie in the first part's memory then, where a program may still look at those of the step before."""
+    """They then lie in the first part's memory, where a program may still read those of the previous step."""
     def run(x, y):
         for p in net.parameters():
             p.grad = torch.zeros_like(p)
@@ -252,7 +252,7 @@ def fills_gradients_before(net, optimizer):
 
 
 def clips_parameters_before(net, optimizer):
-    """As a critic's are. What is launched for nothing would leave them clipped."""
+    """Like a critic's. A launch that is undone would leave them clipped."""
     train = training(net, optimizer)
 
     def run(x, y):
@@ -277,14 +277,14 @@ def test_gradients_that_are_filled_before_and_held(pair, backend):
         if i == 7:
             kept[id(net)].append(net.last.bias.grad)
 
-    with pytest.warns(UserWarning, match="gradients .* are still referred to"):
+    with pytest.warns(UserWarning, match="gradients .* are still referenced"):
         assert both(pair, backend, hold, fills_gradients_before)
     one, other = kept.values()
     assert all(map(torch.equal, one, other))
 
 
 def test_what_the_first_part_may_write(pair, backend, monkeypatch):
-    """Buffers and their copies are put back; inputs are written anew by each call; parameters are seen not to be written."""
+    """Buffers and their copies are restored; each call writes inputs again; parameters are provably not written."""
     asked, record = [], backend.record
     monkeypatch.setattr(backend, "record", lambda work, *rest: asked.append(work.may_write()) or record(work, *rest))
     assert both(pair, backend)

@@ -1,4 +1,4 @@
-"""Steps in two parts: other threads meanwhile, and the tensors that are alive where the second part begins."""
+"""Steps in two parts: concurrent threads, and the tensors that are alive where the second part begins."""
 
 import threading
 
@@ -10,7 +10,7 @@ from test_step_ahead import EAGER, backend, both, learning_rate, pair, replays  
 
 
 def test_other_threads_go_on_meanwhile():
-    """Their backwards are no end of a part."""
+    """Their backwards do not end a part."""
     ends, failures = [], []
 
     def other():
@@ -60,7 +60,7 @@ def test_what_is_alive():
 
 
 def test_what_others_have_saved_is_not_the_steps(pair, backend):
-    """To look for what is alive takes ops on outputs that their own nodes have saved."""
+    """The search for live tensors runs ops on outputs that their own nodes have saved."""
     hidden = torch.ones(3, requires_grad=True).exp()  # saves its output
     memory = hidden.untyped_storage()._weak_ref()
     loss = hidden.sum()
@@ -70,8 +70,8 @@ def test_what_others_have_saved_is_not_the_steps(pair, backend):
     torch.UntypedStorage._free_weak_ref(memory)
 
 
-def test_a_view_whose_history_nobody_can_tell():
-    """Somebody else's, anywhere in the process: asking for its grad_fn raises."""
+def test_a_view_of_unknown_history():
+    """Another library's tensor, anywhere in the process: reading its grad_fn raises."""
     base = torch.ones(3)
     with torch.no_grad():
         view = base[1:]
@@ -95,7 +95,7 @@ def test_what_torch_compile_only_describes_is_not_alive():
 
 
 def test_graphs_go_at_once(pair, backend):
-    """Before the next is captured: none waits for the garbage collector."""
+    """Freed before the next capture: none waits for the garbage collector."""
     import gc
     import weakref
 

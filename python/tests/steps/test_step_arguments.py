@@ -1,4 +1,4 @@
-"""nimble.step: what a step does to its arguments besides their values raises when it is captured."""
+"""nimble.step: a step that changes more of its arguments than their values raises when it is captured."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from step_programs import mlp, raises, sgd, update  # noqa: E402
 
 
 def wants_gradients(x, y, net, optimizer):
-    """As where what is learned is to stand against small changes of the images."""
+    """As in adversarial training."""
     optimizer.zero_grad()
     x.requires_grad_()
     nn.functional.cross_entropy(net(x), y[:, 0]).backward()

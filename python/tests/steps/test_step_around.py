@@ -1,4 +1,5 @@
-"""nimble.step: what is around its calls: modes that look at each op, and the program's own autocast, which keeps casts of weights."""
+"""nimble.step: the context of its calls: modes that observe each op, and the program's own autocast, which keeps casts
+of weights."""
 
 import contextlib
 import warnings
@@ -35,7 +36,7 @@ def halved():
 @pytest.mark.parametrize("mode", [Functions, Ops, pytest.param(halved, marks=pytest.mark.skipif(
     switches._SAVES_ELSEWHERE is None, reason="this PyTorch does not tell of hooks for what autograd saves"))])
 def test_modes(mode):
-    """What they change is changed, and calls before and after are the graph's."""
+    """Their changes stay, and the graph serves the calls before and after."""
     def program(wrap):
         net = mlp()
         optimizer = sgd(net)
@@ -60,7 +61,7 @@ def test_anomalies_are_detected():
 
 
 def within_autocast(calls_of, cached=True, updates=True, evaluates=False):
-    """calls_of: how many calls there are in each `with`, one after the other."""
+    """calls_of: the number of calls in each `with`, in order."""
     def program(wrap):
         net = mlp()
         optimizer = sgd(net)
@@ -98,7 +99,7 @@ def test_autocast_that_keeps_no_casts():
 
 
 def test_a_second_call_in_an_autocast_whose_first_was_a_graphs():
-    """Whose casts eager code would go on with."""
+    """Whose casts eager code would keep using."""
     backend, net = ReplayingCapture(), mlp()
     optimizer = sgd(net)
     step = nimble.step(lambda x: update(net, optimizer, net(x).float().square().mean()), backend=backend)
@@ -114,7 +115,7 @@ def test_a_second_call_in_an_autocast_whose_first_was_a_graphs():
 
 
 def test_a_leaf_that_is_returned():
-    """A copy of it would not require gradients, and have none."""
+    """A copy of it would not require gradients, nor have any."""
     backend, net = ReplayingCapture(), mlp()
 
     def train(x):
@@ -166,7 +167,7 @@ def cudnn_that_repeats_itself():
 @pytest.mark.parametrize("switched", [matmul_in_tf32, attention_by_plain_kernels, cudnn_that_repeats_itself,
                                       lambda: torch.device("cpu")])
 def test_switches_that_kernels_are_chosen_by(switched):
-    """Calls have graphs of their own by what these are; those of before go on."""
+    """Calls have a separate graph for each value; earlier graphs stay."""
     def program(wrap):
         net = nn.Linear(4, 12)
         optimizer = sgd(net)

@@ -1,5 +1,5 @@
-"""nimble.step: work on streams that wait for nothing, which a capture would do once more, is seen in eager steps, and then nothing is
-captured. Here the backend says how much there was."""
+"""nimble.step: work on unordered streams, which a capture would repeat, is detected in eager steps, and then nothing is captured.
+Here the backend says how much there was."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from replaying import ReplayingCapture  # noqa: E402
 
 
 class Beside(FakeCapture):
-    """`strays` of its eager runs, one after the other, and none after these."""
+    """`strays` of its eager runs, in order, and none after these."""
 
     def __init__(self, strays):
         super().__init__()
@@ -37,7 +37,7 @@ def test_nothing_is_captured():
     for _ in range(3):
         step(torch.ones(2, 4))
     for _ in range(2):
-        with pytest.raises(CaptureError, match="2 of the kernels and copies that it launches go to streams that do not wait for the current one"):
+        with pytest.raises(CaptureError, match="2 of the kernels and copies that it launches use streams that do not wait for the current one"):
             step(torch.ones(2, 4))
     assert len(backend.ran) == backend.rehearsals == 3 and backend.asked == [] and step.report()[0].state == "eager"
 
@@ -59,7 +59,7 @@ def test_what_is_done_for_once_counts_for_nothing(strays, eager):
 
 
 @pytest.mark.parametrize("strays, is_captured", [([1], True), ([1, 1], False)])
-def test_behind_a_change(strays, is_captured):
+def test_after_a_change(strays, is_captured):
     step, backend, optimizer = made([0, 0, 0, *strays], fallback=True)
     for _ in range(5):
         step(torch.ones(2, 4))
@@ -75,7 +75,7 @@ def test_steps_whose_gradients_are_held_are_not_rehearsed():
     for _ in range(4):
         step(torch.ones(2, 4))
     held = [p.grad for module in step._guard.state.modules for p in module.parameters()]
-    with pytest.warns(UserWarning, match="gradients .* are still referred to"):
+    with pytest.warns(UserWarning, match="gradients .* are still referenced"):
         step(torch.ones(2, 4))
     assert len(backend.ran) == 4 and backend.rehearsals == 3 and held
 

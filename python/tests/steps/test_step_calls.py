@@ -1,4 +1,4 @@
-"""nimble.step: calls come in any mode, with any arguments, and may end by an error, as those of the function may."""
+"""nimble.step: calls in any mode, with any arguments, that may end with an error, as those of the function may."""
 
 import gc
 
@@ -81,7 +81,7 @@ def test_errors_of_the_function_pass_through(kind, when, learns):
 
 
 def test_an_error_that_only_a_capture_meets():
-    """It is none of the function's: the call has run, and the next one says so."""
+    """The error is not the function's: the call has run, and the next one raises it."""
     backend, calls = ReplayingCapture(), []
     net = mlp()
 
@@ -132,7 +132,7 @@ def test_arguments_that_are_written_without_a_version(program):
 
 
 def test_an_argument_that_is_written_only_from_some_time_on():
-    """A change of what the step reads has it looked at again, also where nothing is learned."""
+    """A change of a value that the step reads causes another inspection, even where nothing is learned."""
     def program(wrap):
         net, seen, settings = mlp(), torch.zeros(3), {"counts": False}
 
@@ -274,7 +274,7 @@ def test_arguments_that_share_memory_with_what_is_only_read():
 
 
 def test_an_argument_where_gradients_have_lain():
-    """As allocators have it: those of the last eager step are gone, and the step writes to what is there now."""
+    """As allocators behave: the last eager step's gradients are gone, and the step writes to the present ones."""
     def program(wrap):
         net = nn.Linear(4, 4)
         optimizer = sgd(net)
@@ -354,8 +354,8 @@ def test_a_step_within_a_module_that_is_prepared():
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_a_call_that_is_interrupted_behind_its_first_part(monkeypatch, error):
-    """What has begun is taken back: buffers and random numbers are as before."""
+def test_a_call_that_is_interrupted_after_its_first_part(monkeypatch, error):
+    """The begun launch is undone: buffers and random numbers are as before."""
     gc.collect()  # else what other tests have left may have it captured in one part
     backend = ReplayingCapture()
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))

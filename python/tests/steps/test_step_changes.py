@@ -1,4 +1,5 @@
-"""nimble.step: what changes between calls, or whenever the step runs, and lies in no module: hooks, optimizers, scalers, numbers."""
+"""nimble.step: changes between calls, or whenever the step runs, outside of modules: hooks, optimizers, scalers,
+numbers."""
 
 import functools
 import itertools
@@ -11,7 +12,7 @@ from step_programs import Average, mlp, raises, same, sgd, update  # noqa: E402
 
 
 def looped(change, at=(7,), count=12, **options):
-    """A program: change(net, optimizer) comes before these calls."""
+    """A program that calls change(net, optimizer) before these calls."""
     def program(wrap):
         net = mlp()
         optimizer = sgd(net, **options)
@@ -48,7 +49,7 @@ def hook_before(net, optimizer):
     return optimizer.register_step_pre_hook(lambda *_: clamp(net)).remove
 
 
-def hook_behind(net, optimizer):
+def hook_after(net, optimizer):
     return optimizer.register_step_post_hook(lambda *_: clamp(net)).remove
 
 
@@ -69,7 +70,7 @@ def patched(net, optimizer):
     return functools.partial(delattr, optimizer, "step")
 
 
-CHANGES = [hook, accumulate_hook, hook_before, hook_behind, hook_of_all, patched]
+CHANGES = [hook, accumulate_hook, hook_before, hook_after, hook_of_all, patched]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -162,7 +163,7 @@ def test_what_an_optimizer_of_ones_own_reads():
 @pytest.mark.parametrize("ends", ["in the last step", "outside"])
 @pytest.mark.parametrize("size", [5, 3])
 def test_a_scaler_of_two_steps(ends, size):
-    """The second reads what the first has found, in memory that is the graph's of the first."""
+    """The second reads the first one's findings, in memory of the first one's graph."""
     def program(wrap):
         nets = mlp(), mlp()
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1000)
@@ -320,5 +321,5 @@ def by_a_generator_function():
     (by_numpys_generator, "random numbers on the host"), (by_numpys_state, "random numbers on the host"),
     (by_counting, "'count'"), (by_cycling, "'values'"), (by_a_list, "'values'"), (by_a_generator_function, "'values'")])
 def test_what_is_drawn_on_the_host(draw, said):
-    """It is noticed when it is captured, and put back; what cannot be put back, before anything runs."""
+    """It is detected when it is captured, and undone; what cannot be undone is detected before anything runs."""
     assert raises(drawing(draw), said, draws_on_host=False, calls=3 if said.startswith("random") else 0)

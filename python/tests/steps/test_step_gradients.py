@@ -1,4 +1,5 @@
-"""nimble.step: gradients that are there when a call comes: a graph needs those again that it reads, or adds to, and leaves others alone."""
+"""nimble.step: existing gradients at a call: a graph needs the same ones that it reads, or adds to, and leaves others
+alone."""
 
 import sys
 
@@ -38,7 +39,7 @@ def test_two_networks_that_oppose_each_other(set_to_none):
 
 
 class Mutual:
-    """Each is held to what the other says, detached. All optimizers are found by either step."""
+    """Each is trained towards the other's detached output. Both steps find all optimizers."""
 
     def __init__(self):
         self.nets = [mlp(), mlp()]
@@ -80,7 +81,7 @@ def test_gradients_that_the_step_does_not_touch_stay_what_they_are():
 
 
 def test_an_optimizer_that_may_read_them_by_ways_of_its_own():
-    """A gradient that no op was seen to read counts as read, then."""
+    """A gradient that no op was seen to read then counts as read."""
     class Own(torch.optim.SGD):
         pass
 
@@ -98,7 +99,7 @@ def test_an_optimizer_that_may_read_them_by_ways_of_its_own():
 
 
 def accumulating(replace):
-    """Adds to what is there, and drops it, or puts something else there."""
+    """Adds to the existing gradient, and drops or replaces it."""
     def program(wrap):
         net = mlp()
         optimizer = sgd(net)
@@ -145,8 +146,8 @@ def test_what_is_read_before_it_is_dropped():
     assert same(program) and same.backend.replays > 0
 
 
-def test_somebody_holds_one_when_another_graph_is_captured():
-    """And goes on to hold it: nothing is written to it, whatever graphs have come and gone."""
+def test_one_is_held_when_another_graph_is_captured():
+    """And keeps holding it: nothing writes to it, whatever graphs are made and freed."""
     backend, net = ReplayingCapture(), mlp()
     step = nimble.step(lambda x: net(x).square().mean().backward(), [net], backend=backend)
     x = torch.ones(2, 4)
@@ -158,7 +159,7 @@ def test_somebody_holds_one_when_another_graph_is_captured():
     for i in range(2):
         net.zero_grad(set_to_none=True)
         before = [grad.clone() for grad in held]
-        with pytest.warns(UserWarning, match="gradients .* are still referred to") if i == 0 else pytest.MonkeyPatch.context():
+        with pytest.warns(UserWarning, match="gradients .* are still referenced") if i == 0 else pytest.MonkeyPatch.context():
             step(x * 2)
         assert all(map(torch.equal, held, before))
 
@@ -211,7 +212,7 @@ def test_gradients_that_are_given_other_memory(change, clears, always):
 
 
 def test_what_has_held_the_memory_that_was_given_away():
-    """Of a gradient that has other memory by now: nothing is written to it."""
+    """A gradient that has other memory by now: nothing writes to it."""
     backend, net = ReplayingCapture(), mlp()
     step = nimble.step(lambda x: (net.zero_grad(), net(x).square().mean().backward())[0], [net], backend=backend)
     x = torch.ones(2, 4)
@@ -220,7 +221,7 @@ def test_what_has_held_the_memory_that_was_given_away():
     held = [p.grad.data for p in net.parameters()]
     before = [grad.clone() for grad in held]
     clamped(net)
-    with pytest.warns(UserWarning, match="gradients .* are still referred to"):
+    with pytest.warns(UserWarning, match="gradients .* are still referenced"):
         step(x * 2)
     assert all(map(torch.equal, held, before))
     del held
@@ -245,8 +246,8 @@ def test_memory_of_gradients_is_there_as_long_as_their_graph():
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_gradients_that_only_autograd_has_saved(monkeypatch, tells):
-    """A learned step size: what the last gradients were is asked for after the next call. Where PyTorch does not tell who uses a tensor,
-    autograd says that it was written to."""
+    """A learned step size: the program reads the last gradients after the next call. Where PyTorch does not show a
+    tensor's users, autograd reports that it was written to."""
     if not tells:
         monkeypatch.setattr("nimble.steps.step_grads._uses", sys.getrefcount)
     elif not hasattr(torch.Tensor, "_use_count"):

@@ -1,4 +1,4 @@
-"""nimble.step: a Nimble within a step, and what is no step."""
+"""nimble.step: a Nimble within a step, and arguments that are not functions."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from test_step import WARM, nets, same, sgd, steps, training  # noqa: E402, F401
 
 
 def test_a_nimble_within_a_step(nets, backend):
-    """Runs as its module, which is found."""
+    """It runs as its module, which the search finds."""
     net, twin = nets
     model = nimble.Nimble(net, backend=backend).prepare(torch.randn(5, 4), training=True)
     step = nimble.step(training(model, sgd(net)), backend=backend)
@@ -21,7 +21,7 @@ def test_a_nimble_within_a_step(nets, backend):
 
 
 def test_nothing_is_found(backend):
-    with pytest.raises(NimbleError, match="neither a module nor an optimizer is found"):
+    with pytest.raises(NimbleError, match="no module or optimizer is found"):
         nimble.step(lambda x: x, backend=backend)(torch.ones(1))
     with pytest.raises(TypeError):
         nimble.step(3, backend=backend)

@@ -1,4 +1,4 @@
-"""nimble.step: tensors that are no plain memory: sparse ones, those that have none yet, those that are made of others."""
+"""nimble.step: tensors without plain memory: sparse ones, uninitialised ones, wrappers of others."""
 
 import functools
 import warnings
@@ -90,13 +90,13 @@ def test_a_tensor_attribute_that_the_step_assigns_is_put_back_where_it_fails():
     for _ in range(3):
         step(torch.randn(5, 4))
     before = net.weight
-    with pytest.raises(NimbleError, match="a tensor attribute is another one"):
+    with pytest.raises(NimbleError, match="a tensor attribute was replaced"):
         step(torch.randn(5, 4))
     assert net.weight is before
 
 
 class Rotary(nn.Module):
-    """With a table for the length that comes, and for no other."""
+    """With a table for the last length only."""
 
     def __init__(self):
         super().__init__()
@@ -135,7 +135,7 @@ def of_a_function(wrap):
 
 @pytest.mark.parametrize("program", [of_a_module, of_a_function])
 @pytest.mark.parametrize("draws_on_host", [True, False])
-def test_tables_that_a_cache_lets_go_of(program, draws_on_host):
+def test_tables_that_a_cache_releases(program, draws_on_host):
     table.cache_clear()
     assert same(program, draws_on_host) and same.backend.captures == 1 and same.backend.replays >= 12
 
@@ -152,8 +152,8 @@ def test_memory_that_the_first_part_reads_is_watched():
     assert len(backend.recorded[-1]) == 2 and net.tables[3].untyped_storage().data_ptr() in watched
 
 
-def test_ops_that_nobody_can_look_at():
-    """They raise where ops are looked at, as those that take functions do: the step is captured without."""
+def test_ops_that_cannot_be_examined():
+    """They raise where ops are watched, like ops that take functions: the step is captured without watching."""
     def program(wrap):
         net = nn.Linear(4, 3)
         optimizer = sgd(net)

@@ -1,4 +1,4 @@
-"""What dtype a program wants a parameter's gradients to have (`Tensor.grad_dtype`)."""
+"""The dtype that a program requests for a parameter's gradients (`Tensor.grad_dtype`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Gradients that a backward gives away: copies that lie as autograd wants them, by as few kernels as can be."""
+"""Gradients that a backward returns: copies with the strides that autograd wants, by as few kernels as possible."""
 
 import random
 
@@ -12,7 +12,7 @@ DTYPES = [torch.float32, torch.float16, torch.complex64]
 
 
 def a_tensor(choose, shape, dtype):
-    """Of a random order of dimensions, or with gaps."""
+    """With dimensions in random order, or with gaps."""
     order = choose.sample(range(len(shape)), len(shape))
     strides, step = [0] * len(shape), choose.choice([1, 1, 2])
     for place in order:
@@ -23,7 +23,7 @@ def a_tensor(choose, shape, dtype):
 
 @pytest.fixture
 def lists(monkeypatch):
-    """What is given to the function that copies many at once, as pairs of lists."""
+    """The arguments of the function that copies many at once, as pairs of lists."""
     given, copy = [], gradients._copy_many
 
     def noted(targets, sources):
@@ -35,8 +35,8 @@ def lists(monkeypatch):
 
 
 def is_quick(targets, sources):
-    """Where PyTorch has a kernel for all of them, instead of one for each (ATen/native/ForeachUtils.h): one dtype, nothing between the
-    elements, and each where its source has it."""
+    """Where PyTorch has one kernel for all of them, instead of one for each (ATen/native/ForeachUtils.h): one dtype, dense, with the
+    source's strides."""
     def places(tensor):
         return [stride for stride, size in zip(tensor.stride(), tensor.shape) if size != 1]
 
@@ -76,7 +76,7 @@ def test_all_lie_as_their_parameters_do(seed, lists):
 
 
 def test_one_with_another_order_leaves_the_others_quick(lists):
-    """As of a network that torch.compile has made, whose convolutions' gradients have channels last: 158 kernels for one of these."""
+    """As in a network compiled by torch.compile, whose convolutions' gradients are channels-last: 158 kernels for one of these."""
     made = [torch.randn(8), torch.randn(4, 3, 3, 3).contiguous(memory_format=torch.channels_last), torch.randn(8, 1, 3, 3), torch.randn(5, 4)]
     found = Copies(made, [torch.empty_like(each).contiguous() for each in made])(made)
     assert all(map(torch.equal, found, made)) and found[1].is_contiguous()

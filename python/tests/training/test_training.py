@@ -1,4 +1,4 @@
-"""Training by graphs: a Nimble's outputs, gradients and state are the module's, whatever order things come in."""
+"""Training by graphs: a Nimble's outputs, gradients and state are the module's, in whatever order calls are made."""
 
 import copy
 import warnings
@@ -91,7 +91,7 @@ def test_gradients_to_arguments(pair, backend):
     assert len(backend.graphs) == 5
 
 
-def test_gradients_are_nobody_elses(pair, backend):
+def test_gradients_are_not_shared(pair, backend):
     module, twin = pair
     model = Nimble(module, backend=backend)
     kept = []
@@ -140,7 +140,7 @@ def test_a_second_forward_before_the_firsts_backward(pair, backend):
         (second["y"].sum() + third["y"].pow(2).sum()).backward()
         return result + [g for g in grads(m).values() if g is not None]
 
-    with pytest.warns(UserWarning, match="backward of the one before it") as caught:
+    with pytest.warns(UserWarning, match="previous call's backward") as caught:
         for _ in range(2):
             mine, other = both(lambda: run(model, module), lambda: run(twin, twin))
             assert all(map(torch.equal, mine, other))
@@ -148,7 +148,7 @@ def test_a_second_forward_before_the_firsts_backward(pair, backend):
     assert replays(backend)[0] == 4  # of six
 
 
-def test_a_forward_that_nobody_asks_for(pair, backend):
+def test_an_unrequested_forward(pair, backend):
     module, _ = pair
     model = Nimble(module, backend=backend)
     with warnings.catch_warnings():
@@ -188,7 +188,7 @@ def test_a_backward_twice(pair, backend):
 
 
 def test_a_backward_that_comes_too_late(pair, backend, monkeypatch):
-    """Where PyTorch does not tell that a graph is kept, or the graph has gone on all the same."""
+    """Where PyTorch does not show that a graph is kept, or the graph has been replayed meanwhile."""
     monkeypatch.setattr("nimble.training.training.graph_is_kept", lambda: False)
     module, _ = pair
     model = Nimble(module, backend=backend)
@@ -263,7 +263,7 @@ def test_shapes_and_modes_in_one_nimble(pair, backend):
 
 
 def test_graphs_that_went_have_their_backward(pair, backend):
-    """A graph that has to make room while a backward of it is to come."""
+    """A graph that is evicted while its backward is outstanding."""
     module, twin = pair
     model = Nimble(module, max_graphs=1, backend=backend)
     x = data()[0]

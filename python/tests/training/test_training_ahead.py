@@ -1,4 +1,4 @@
-"""Forwards that train and are launched before the module is looked at: what they would have written is written where they fit alone."""
+"""Training forwards that are launched before the module is checked: their writes are published only where they fit."""
 
 import copy
 import random
@@ -35,8 +35,8 @@ BEGIN = TrainingGraph._begin
 
 @pytest.fixture(autouse=True, params=[1, 100])
 def as_on_a_gpu(monkeypatch, request):
-    """The fake runs Python code where a graph runs kernels: of a module that has changed it runs other code. Whatever that is, it is
-    to be no one's. Buffers are written by a graph of their own, or by copies."""
+    """The fake runs Python code where a graph runs kernels: for a changed module it runs other code, whose results must
+    reach no one. Buffers are written by a separate graph, or by copies."""
     monkeypatch.setattr(training, "_MANY", request.param)
 
     def begin_or_spoil(graph, call, run):
@@ -63,7 +63,7 @@ def entry(model):
 
 
 def step(f, module, x):
-    """A step, what comes of it, and all of the module's state after it."""
+    """A step, its results, and the module's whole state after it."""
     module.zero_grad(set_to_none=True)
     y, seen = f(x)
     y.pow(2).sum().backward()
@@ -108,7 +108,7 @@ CHANGES = [replace_weight, replace_statistics, write_statistics, freeze, hook, w
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_changes_between_calls(pair, backend, seed):
-    """A launch that does not fit any more leaves no trace."""
+    """A stale launch leaves no trace."""
     module, twin = pair
     model = Nimble(module, backend=backend, fallback=True).prepare(torch.randn(5, 4), training=True)
     assert entry(model).runs_ahead and [each.runs_ahead for each in model.report()] == [True, None]
@@ -152,7 +152,8 @@ def test_nothing_is_written_where_the_look_finds_a_change(pair, backend):
 
 
 def test_gradients_that_are_still_to_come(pair, backend):
-    """Statistics are written without autograd's being told, as batch norm does it: an eager forward keeps what it needs of them."""
+    """Statistics are written without telling autograd, as batch norm does: an eager forward keeps the values that it
+    needs."""
     module, twin = pair
     module.seen, twin.seen = torch.ones(()), torch.ones(())  # of whose writing autograd is told
     for m in (module, twin):
@@ -175,7 +176,7 @@ def test_gradients_that_are_still_to_come(pair, backend):
     lambda m: setattr(m, "plain", m.seen.view(1)),
 ], ids=["a view", "a part", "in a plain attribute"])
 def test_buffers_that_share_memory(backend, build):
-    """Each is written in its place, and so no launch comes before a look."""
+    """Each is written in place, and so no launch precedes its check."""
     torch.manual_seed(3)
     module = Net()
     build(module)
@@ -199,7 +200,7 @@ def test_what_may_be_sent_to_other_ranks(backend, monkeypatch):
 
 
 def test_statistics_that_share_memory(backend):
-    """Of which no version tells that they are written."""
+    """Whose versions do not show writes."""
     made = [only(lambda self, x: self.norm(self.linear(x)), linear=nn.Linear(4, 6), norm=nn.BatchNorm1d(6)) for _ in range(2)]
     made[1].load_state_dict(made[0].state_dict())
     for m in made:
@@ -266,12 +267,12 @@ def test_the_watch_ends_with_the_graph(pair, backend):
 
 
 class Hidden:
-    """What a module's code may get at a buffer by."""
+    """Ways by which a module's code may reach a buffer."""
 
 
 @pytest.mark.parametrize("hide", [lambda buffer: buffer, lambda buffer: buffer[:3]], ids=["the tensor itself", "a part of it"])
-def test_buffers_that_are_read_by_ways_that_nobody_knows(backend, hide):
-    """The code reads what it has written, by another name."""
+def test_buffers_that_are_read_in_unknown_ways(backend, hide):
+    """The code reads its own write, by another name."""
     def forward(self, x):
         h = self.norm(self.linear(x))
         return h * self.hidden.buffer.mean()
@@ -296,8 +297,8 @@ def test_buffers_that_are_read_by_ways_that_nobody_knows(backend, hide):
 
 
 def test_what_it_writes_to_stays_as_long_as_the_graph():
-    """Also where the module has other buffers by then, and the graph knows nothing of the module: by whoever replaces them between the
-    look and the copies, those would be written to memory of somebody else."""
+    """Also where the module has other buffers by then, and the graph knows nothing of the module: if they were replaced
+    between the check and the copies, the copies would write to foreign memory."""
     module = Net()
     model = Nimble(module, backend=ReplayingCapture()).prepare(torch.randn(5, 4), training=True, relaxed=True)
     graph = entry(model)

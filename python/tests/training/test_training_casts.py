@@ -1,4 +1,4 @@
-"""What autocast casts in a backward by itself: graphs have casts of their own."""
+"""Autocast's own casts in a backward: graphs have separate casts."""
 
 import pytest
 
@@ -43,7 +43,7 @@ class Checkpointed(ByFunction):
 
 @pytest.fixture(autouse=True)
 def replays_cast_nothing(monkeypatch):
-    """The fake's ops would be cast again where they are replayed."""
+    """Replays would cast the fake's ops again."""
     replay = ReplayedGraph.replay
 
     def outside(self):
@@ -104,7 +104,7 @@ def test_whether_casts_are_kept_is_of_another_kind():
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_inference_has_the_kernels_of_eager_runs(is_kept):
-    """What autocast keeps requires gradients, by which torch.matmul chooses."""
+    """Casts that autocast keeps require gradients, by which torch.matmul chooses."""
     torch.manual_seed(1)
 
     class Module(nn.Module):

@@ -70,7 +70,7 @@ def test_each_backward_does_it_once(make, loss):
 
 
 class Recompute(torch.autograd.Function):
-    """As reversible networks have it."""
+    """As in reversible networks."""
 
     @staticmethod
     def forward(ctx, x, block):
@@ -122,7 +122,7 @@ def test_a_backward_that_computes_gradients_inside():
 
 
 class Observe(torch.autograd.Function):
-    """Largest values, of both ways."""
+    """Largest values, along both dimensions."""
 
     @staticmethod
     def forward(ctx, x, most):
@@ -138,7 +138,7 @@ class Observe(torch.autograd.Function):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=["its own way", "another way"])
 def test_a_buffer_that_both_ways_write(loss):
-    """That of the backward is so large when it is prepared that it stays as it is."""
+    """The backward's graph is so large when it is prepared that it stays unchanged."""
     torch.manual_seed(0)
     module = only(lambda self, x: self.b(Observe.apply(self.a(x), self.most)), a=nn.Linear(4, 4), b=nn.Linear(4, 2))
     module.register_buffer("most", torch.tensor([0.0, 5.0]))

@@ -133,7 +133,7 @@ def test_shared_and_recurrent_parameters(backend):
 
 
 def test_strides_of_gradients(backend):
-    """As autograd leaves them: a parameter's gradient has its strides, where it has all its memory to itself."""
+    """As autograd leaves them: a gradient has its parameter's strides, if the parameter does not share its memory."""
     torch.manual_seed(0)
     module = only(lambda self, x: self.conv(x) * self.table[:, :, :2, :2], conv=nn.Conv2d(4, 4, 3),
                   table=nn.Parameter(torch.randn(1, 4, 6, 6)[:, :, ::2, ::2]))
@@ -247,7 +247,7 @@ def test_parameters_that_are_known_by_identity_raise(backend, known):
 
 
 def test_parameters_in_containers(backend):
-    """Where nothing is found by what they are."""
+    """Where nothing is looked up by identity."""
     module = nn.Linear(4, 3)
     module.groups = [{"params": [module.weight, module.bias], "lr": 0.1}]
     module.names, module.optimizer = {"weight"}, torch.optim.SGD(module.parameters(), lr=0.1)
@@ -274,7 +274,7 @@ def test_a_module_of_torch_compile(pair, backend):
 
 
 class Known(nn.Module):
-    """Which has its scale in a place where it is found by the parameter itself."""
+    """Which looks up its scale by the parameter's identity."""
 
     def __init__(self, put, scale):
         super().__init__()
@@ -298,9 +298,9 @@ class Table:
     (lambda net: setattr(net, "tied", {"weight": net.weight}), lambda net: 3.0 if net.tied["weight"] is net.weight else 1.0),
     (lambda net: net.weight.register_hook(lambda grad: grad * 1) and None, lambda net: 3.0 if net.weight._backward_hooks else 1.0)])
 def test_a_parameter_that_is_found_by_its_identity(put, scale, backend):
-    """Not what stands in for it, which does not go unseen wherever that is kept."""
+    """Not the stand-in, which is detected wherever it is kept."""
     model = Nimble(Known(put, scale), backend=backend)
-    with pytest.raises(NimbleError, match="something else with tensors that stand in for its parameters"):
+    with pytest.raises(NimbleError, match="behaves differently with tensors that stand in for its parameters"):
         model(torch.ones(2, 4))
 
 

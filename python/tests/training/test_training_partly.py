@@ -82,7 +82,7 @@ def calls(model):
 
 @pytest.mark.parametrize("make, eager", [(actor_critic, 2), (with_trunk, 0)])
 def test_outputs_whose_backward_never_comes(make, eager):
-    """It is waited for as long as PyTorch could still run it."""
+    """Calls wait for it as long as PyTorch could still run it."""
     (twin, _), (module, model) = pair(make)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -140,7 +140,7 @@ def test_a_backward_that_shares_with_another_what_may_run_twice():
 
 
 def test_a_backward_that_cannot_be_captured_runs_eagerly():
-    """Also where it is no error of Nimble's, as memory that runs out."""
+    """Even for errors that are not Nimble's, such as out of memory."""
     class Full(ReplayingCapture):
         def capture(self, *_):
             raise MemoryError("none is left")
@@ -181,7 +181,7 @@ def test_a_second_backward_that_needs_nothing_of_the_forward():
 
 
 def test_gradients_of_an_output_in_parts():
-    """Of which none needs what another has let go of."""
+    """None of them needs tensors that another has released."""
     def forward(self, x, y):
         return self.a(x) + self.b(y)
 

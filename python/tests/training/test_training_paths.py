@@ -1,4 +1,4 @@
-"""Training by graphs: autograd goes where it goes without, and nowhere else, whichever outputs a backward begins at."""
+"""Training by graphs: autograd reaches the same nodes as without, whichever outputs a backward begins at."""
 
 import copy
 
@@ -12,7 +12,7 @@ from training_nets import grads, only, same  # noqa: E402
 
 
 class Heads(nn.Module):
-    """Outputs that lead to sets of parameters and arguments that have some in common, and some not."""
+    """Outputs that lead to overlapping sets of parameters and arguments."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ def test_a_backward_inside_a_backward(backend):
 
 
 def test_gradients_that_are_differentiated(backend):
-    """Where the graph was told how to run the module again; terms are added in another order."""
+    """Where the graph has a function to run the module again; terms are added in another order."""
     results = []
     for module, call in heads(backend):
         torch.manual_seed(4)
@@ -128,7 +128,7 @@ def test_gradients_that_are_differentiated(backend):
 
 
 def test_nodes_that_autograd_runs_in_another_order():
-    """What comes after the first run of the graph is added."""
+    """Gradients that arrive after the graph's first run are added."""
     class Graph:
         runs = 0
 
@@ -239,7 +239,7 @@ def test_static_inputs_in_each_others_places(backend):
 
 
 def pair(backend):
-    """A module with two layers by replay, and its twin; an argument that wants a gradient, of each."""
+    """A replayed module with two layers, and its twin; an argument that requires a gradient, for each."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
     twin = copy.deepcopy(module)
@@ -265,8 +265,8 @@ def accumulating(node, found):
 
 
 def test_each_forward_has_nodes_of_its_own(backend):
-    """What is hooked into a parameter's goes with the forward, as it does without Nimble. Nodes that stay belong to a stream, too, of which
-    a capture can be no part."""
+    """Hooks of a parameter's node are freed with the forward, as without Nimble. Nodes that stay also belong to a
+    stream, which a capture cannot include."""
     logs = []
     for module, call, x in pair(backend):
         log = []

@@ -1,4 +1,5 @@
-"""Training by graphs: what cannot be prepared runs eagerly with fallback, and leaves all as it was; gradients are each their own."""
+"""Training by graphs: what cannot be prepared runs eagerly with fallback, and changes nothing; gradients are
+independent of each other."""
 
 import copy
 import warnings
@@ -24,7 +25,7 @@ def grads_of(model, module, count=4):
 
 
 def steps_aside(module, backend, said):
-    """It raises, and with fallback is what the module is."""
+    """It raises, and with fallback behaves like the module."""
     twin = copy.deepcopy(module)
     with pytest.raises(NimbleError, match=said):
         Nimble(module, backend=backend)(torch.randn(5, 4, requires_grad=True))
@@ -43,7 +44,7 @@ def test_a_reentrant_checkpoint(backend):
         def forward(self, x):
             return self.last(checkpoint(self.first, x, use_reentrant=True))
 
-    assert steps_aside(Net(), backend, "cannot be had by torch.autograd.grad")
+    assert steps_aside(Net(), backend, "torch.autograd.grad cannot compute the gradients")
 
 
 def test_numbers_of_numpy(backend):

@@ -1,4 +1,5 @@
-"""Training by graphs: outputs lie in memory as the module's do, and gradients are added as eager kernels add those that lie so."""
+"""Training by graphs: outputs have the module's strides, and gradients are added as eager kernels add those with these
+strides."""
 
 import copy
 
@@ -96,7 +97,7 @@ def test_outputs_that_overlap(backend):
 
 
 def test_outputs_without_gradients_that_lie_in_others(backend):
-    """As losses that are returned once more for a log."""
+    """Like losses that are also returned for a log."""
     def outputs(y, z):
         return y.detach(), y, y.detach()[1:, ::2], z, z[0]
 

@@ -1,4 +1,4 @@
-"""Graphs and versions of tensors: what is written to before somebody's backward has read it is told, by autograd or by Nimble."""
+"""Graphs and versions of tensors: autograd or Nimble reports writes to a tensor that a backward has yet to read."""
 
 import copy
 
@@ -41,7 +41,7 @@ def both(make, *given, training=True):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_buffers_that_others_have_saved(training):
-    """Replays write to them, and autograd has to know."""
+    """Replays write to them, and autograd must know."""
     for module, call in both(scaled, torch.randn(3, 4), training=training):
         with torch.set_grad_enabled(training):
             call(torch.ones(3, 4))
@@ -59,8 +59,8 @@ def test_buffers_that_share_memory_and_graphs():
             (one + other).backward()
 
 
-def test_buffers_whose_versions_nobody_raises():
-    """As batch norm's: a backward that has saved them is as good as before."""
+def test_buffers_whose_versions_do_not_rise():
+    """Like batch norm's: a backward that has saved them stays valid."""
     for module, call in both(lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), torch.randn(3, 4), torch.randn(5, 4)):
         outside = module[0].weight.sum() * module[1].running_mean.sum()
         before = [b._version for b in module.buffers()]
@@ -75,7 +75,7 @@ def tempered():
 
 
 def test_plain_tensors_that_are_written_between_steps():
-    """The first backward of another way runs over what the capture has saved."""
+    """The first backward along another path uses the tensors that the capture has saved."""
     results = []
     for module, call in both(tempered, torch.randn(3, 4)):
         torch.manual_seed(1)
@@ -100,7 +100,7 @@ def test_plain_tensors_that_are_written_between_forward_and_backward():
             loss.backward()
 
 
-def test_plain_tensors_are_the_modules_own_behind_preparing():
+def test_plain_tensors_are_the_modules_own_after_preparing():
     def forward(self, x):
         if self.size != 4:
             self.size, self.table, self.alias, self.weights = 4, torch.arange(4.0), self.kept, [self.a.weight]

@@ -1,7 +1,7 @@
 // The driver that nimble-replay runs on: its functions, a context on one device, and what went wrong.
 //
-// Loaded by name, as libcuda.so.1: the simulated driver where that comes first. One per process; the context is the
-// current one of the thread that made it, which alone may use it.
+// Loaded by name, as libcuda.so.1: the simulated driver if that comes first. One per process; the context is current on
+// the thread that made it, which alone may use it.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@
 
 namespace nimble::bundle {
 
-// The driver refused something, or is not there. what() is one line.
+// The driver refused a call, or is missing. what() is one line.
 class DriverError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,7 +27,7 @@ class Refused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Of the host, in bytes: more than that nobody can ask for.
+// The host's memory in bytes: an upper bound for requests.
 std::uint64_t memory_of_machine();
 
 // clang-format off
@@ -56,13 +56,13 @@ class LiveDriver final : public CallContext {
   // Whether times of this driver are a model's.
   bool simulated() const { return simulated_; }
 
-  // Throws DriverError where the driver has refused, naming what was done.
+  // Throws DriverError if the driver has refused, naming what was done.
   static void check(CUresult result, const char* doing) {
     if (result != CUDA_SUCCESS) [[unlikely]]
       refused(result, doing);
   }
 
-  // As of CallContext, for what replayer/ is told of live functions.
+  // As in CallContext, for replayer/'s queries about live functions.
   const FunctionInfo& function(CUfunction handle) override;
   StreamKind stream_kind(const StreamRef&) override { return StreamKind::non_blocking; }
   void* driver_symbol(const char* name) override;

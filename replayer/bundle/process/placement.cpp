@@ -32,12 +32,12 @@ Placement::Placement(LiveDriver& driver, const Bundle& bundle) : driver_(driver)
   std::size_t granularity = 0;
   LiveDriver::check(driver.cuMemGetAllocationGranularity_(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                     "for the granularity of memory");
-  // By bytes and by pages: what pages bring along belongs to nobody.
+  // By bytes and by pages: the rest of a page belongs to no object.
   Ranges objects[2], pages[2];
   for (const BundleObject& object : bundle.objects) {
     if (object.memory == MemoryKind::global) continue;
     if (object.memory == MemoryKind::external)
-      throw Refused("the step touches memory that another process or another API shares, which is not here");
+      throw Refused("the step touches memory shared with another process or another API, which is not here");
     const bool hosts = is_hosts(object.memory);
     const std::uint64_t unit = hosts ? kPage : granularity, end = object.address + object.size;
     add(objects[hosts], object.address, end);
@@ -190,12 +190,13 @@ std::uint64_t Placement::word_here(std::uint64_t word) const {
   const Place *const place = place_of(word, 1), *const before = place_ending_at(word);
   if (place && before && place->shift != before->shift)
     throw Refused(
-        "a kernel is given what may be the end of one object or the begin of another, which lie apart here. " +
+        "a kernel parameter may be the end of one object or the begin of another, and these are not adjacent here. " +
         std::string(kTryAgain));
   if (place || before) return word + (place ? place : before)->shift;
   if (in_moved_block(word))
-    throw Refused("a kernel is given an address beside the step's memory, which cannot lie at its recorded address. " +
-                  std::string(kTryAgain));
+    throw Refused(
+        "a kernel parameter is an address beside the step's memory, which cannot lie at its recorded address. " +
+        std::string(kTryAgain));
   return word;
 }
 

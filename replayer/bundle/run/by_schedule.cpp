@@ -13,8 +13,8 @@ namespace {
 
 void check(CUresult result, const char* doing) { LiveDriver::check(result, doing); }
 
-// What leads nowhere was found out when the step was recorded; what there happens to be at such an address in this
-// process is no memory of the step's.
+// Recording established which words point nowhere; whatever is at such an address in this process is not the step's
+// memory.
 Reach knows_no_memory() {
   return Reach([](void*, CUpointer_attribute, CUdeviceptr) { return CUDA_ERROR_INVALID_VALUE; },
                [](int* count) { return *count = 0, CUDA_SUCCESS; },
@@ -37,7 +37,7 @@ std::vector<Schedule> schedules_for(const Schedule& schedule, const RecordedStep
     Schedule alone = kind_alone(schedule, paths, kind);
     std::uint32_t op = 0;
     while (op < step.ops() && alone.ops[op].kind == step.op(op).kind) ++op;
-    // Of one kind alone it is for the run to say what does not fit.
+    // With only one kind, the run itself reports what does not fit.
     if (op == step.ops() || paths.kinds() == 1) found.push_back(std::move(alone));
   }
   if (!found.empty()) return found;
@@ -80,7 +80,7 @@ void BySchedule::make_arena() {
                 " MiB of the schedule's memory plan");
 }
 
-// The step passes by, as it does before replay: what stands for what is learned from its calls.
+// Runs the step through matching, as before replay: its calls tell what stands for what.
 void BySchedule::match(const Bundle& bundle, const Payloads& payloads, const Placement& placement,
                        const std::string& source) {
   const auto fail = [&](const std::string& why) {
@@ -121,8 +121,8 @@ void BySchedule::match(const Bundle& bundle, const Payloads& payloads, const Pla
   }
 }
 
-// Where the plan has what lies at the address while the step is at this point. An object's end is its own where no
-// other one begins there.
+// Where the plan puts the object at this address at this point of the step. An address at an object's end belongs to it
+// unless another one begins there.
 std::uint64_t BySchedule::planned(std::uint64_t word, bool ends_alone) const {
   const bool taken = memory_.find(word) != nullptr;
   for (const Local& local : alive_) {
@@ -132,8 +132,8 @@ std::uint64_t BySchedule::planned(std::uint64_t word, bool ends_alone) const {
   return word;
 }
 
-// The op as the program would call it under replay, where what it is given lies in the plan. What a graph's op is known
-// to point to is rewritten with the rest (OpMatch::rebase): but no ends, and nothing of what may point anywhere.
+// The op as the program would call it under replay, with addresses in the plan. OpMatch::rebase rewrites the known
+// pointers of a graph's op: but not ends, nor words of ops that may point anywhere.
 void BySchedule::pass_addresses(std::uint32_t index) {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.submit == Submit::direct) {
@@ -149,15 +149,15 @@ void BySchedule::pass_addresses(std::uint32_t index) {
   });
   if (any && live_.match(index, moved->call))
     throw Refused(step_.describe(index) +
-                  " is given where memory ends that the step allocates, and the schedule rests on that address");
+                  " gets the end of memory that the step allocates, and the schedule depends on that address");
 }
 
-// What a table leads to lies in the plan: the program would have put that address there. Words lie at multiples of 8
-// where they are copied to.
+// A table's targets lie in the plan: the program would have put those addresses there. Words lie at multiples of 8 of
+// the destination.
 void BySchedule::pass_source(const BundlePayload& source) {
   const Call& call = ops_.call(source.op);
   if (alive_.empty()) return;
-  // Most words are numbers, of which there may be many.
+  // Most words are numbers, and there may be many.
   std::uint64_t low = ~std::uint64_t{0}, high = 0;
   for (const Local& local : alive_) {
     low = std::min(low, local.address);
@@ -172,7 +172,8 @@ void BySchedule::pass_source(const BundlePayload& source) {
     if (there == recorded) continue;
     const auto [known, fresh] = rewritten_.try_emplace(place, Rewritten{recorded, there});
     if (!fresh && known->second.planned != there)
-      throw Refused("two copies of the step take one table from the host, of which each leads to memory of its own");
+      throw Refused(
+          "two copies of the step take the same table from the host, but each needs it to point to different memory");
   }
 }
 
@@ -208,7 +209,7 @@ std::uint32_t BySchedule::lanes() const {
 }
 
 RunTime BySchedule::run() {
-  // As with all that the step allocates: what the run before has left there must not pass for this one's.
+  // As with all that the step allocates: leftovers of the previous run must not pass for this one's results.
   constexpr unsigned char kPattern = 0xa5;
   if (arena_.address)
     check(driver_.cuMemsetD8_(arena_.address, kPattern, schedule_.arena_bytes), "when memory is filled");
@@ -219,11 +220,11 @@ RunTime BySchedule::run() {
   };
   rewrite(&Rewritten::planned);
   const RunTime time = watch_.time([this] { submit_all(); });
-  rewrite(&Rewritten::recorded);  // for the ways behind this one
+  rewrite(&Rewritten::recorded);  // for the ways after this one
   return time;
 }
 
-// All on one stream, in the order of the schedule's segments and of what lies between them.
+// All on one stream, in the order of the schedule's segments and of the ops between them.
 void BySchedule::submit_all() {
   const DriverApi& api = driver_.api();
   check(api.cuEventRecord_(watch_.begin(), stream_), "for an event");

@@ -1,14 +1,12 @@
-// The step as a schedule says: a graph for each segment, on the step's first stream, and what no graph holds between
-// them.
+// The step by a schedule: a graph for each segment, on the step's first stream, and direct ops in between.
 //
-// What the step allocates for itself lies where the schedule's memory plan has it, as it does in the program under
-// replay: the program would be given these addresses, and would pass them on, to kernels and in tables that it fills.
-// So parameters that hold them are rewritten, an object's end with it, and so are the words of what copies take from
-// the host, for as long as a run lasts. Where such an address stands elsewhere in memory nothing can be rewritten for
-// sure, and who compares memory may ask for it.
+// The step's own allocations lie where the schedule's memory plan puts them, as in the program under replay: the
+// program would get these addresses, and would pass them to kernels and put them into tables. So we rewrite parameters
+// that hold them, including an object's end, and words in the host sources of copies, for the duration of a run. If
+// such an address is elsewhere in memory it cannot be rewritten safely; code that compares memory can ask for it.
 //
-// One thread, with the driver's context current. Errors: DriverError; InputError where the schedule does not fit the
-// step; Refused.
+// One thread, with the driver's context current. Errors: DriverError; InputError if the schedule does not fit the step;
+// Refused.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +24,8 @@
 
 namespace nimble::bundle {
 
-// Of a schedule: that for each kind of step in it which has as many ops as the bundle's, of the same kinds. Throws
-// InputError where there is none. `source` names the schedule in errors.
+// The schedules of those kinds of step that have as many ops as the bundle's, of the same kinds. Throws InputError if
+// there is none. `source` names the schedule in errors.
 std::vector<Schedule> schedules_for(const Schedule& schedule, const RecordedStep& step, const Bundle& bundle,
                                     const std::string& source);
 
@@ -52,14 +50,14 @@ class BySchedule final : public Run {
     LiveDriver& driver;
     CUdeviceptr address = 0;
   };
-  // What the step allocates for itself.
+  // An allocation of the step itself.
   struct Local {
-    std::uint64_t recorded = 0, address = 0;  // as it was recorded; the same here
+    std::uint64_t recorded = 0, address = 0;  // as recorded; the same here
     std::uint64_t size = 0;
     std::uint64_t planned = 0;
     std::uint32_t object = kNone;
   };
-  // A word of the host's memory that a run needs to be another.
+  // A word of host memory that a run changes.
   struct Rewritten {
     std::uint64_t recorded = 0, planned = 0;
   };
@@ -84,9 +82,9 @@ class BySchedule final : public Run {
   Arena arena_;
   std::vector<Local> locals_, alive_;
   std::map<std::uint64_t, Rewritten> rewritten_;  // by address
-  std::uint32_t next_op_ = 0;                     // of the run that goes on
+  std::uint32_t next_op_ = 0;                     // of the present run
   std::vector<SegmentGraph> graphs_;
-  std::vector<std::unique_ptr<LiveOps::Op>> direct_;  // by op: what no graph holds, with the addresses of the plan
+  std::vector<std::unique_ptr<LiveOps::Op>> direct_;  // by op: direct ops, with the plan's addresses
 };
 
 }  // namespace nimble::bundle

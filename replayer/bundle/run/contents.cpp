@@ -66,12 +66,12 @@ std::string Contents::find_word(const std::function<bool(std::uint64_t)>& wanted
   return {};
 }
 
-// Memory that was moved cannot be pointed to by what is in memory.
+// Pointers in memory must not point to moved memory.
 void Contents::check_addresses() const {
   const std::string what =
       find_word([this](std::uint64_t word) { return placement_.moved(word); }, [](std::uint32_t) { return false; });
   if (!what.empty())
-    throw Refused(what + " holds what may be the address of memory that cannot lie at its recorded address in " +
+    throw Refused(what + " may hold the address of memory that cannot lie at its recorded address in " +
                   "this process. Try again: the system places processes anew each time");
 }
 
@@ -100,7 +100,7 @@ void Contents::gather_sources() {
   }
 }
 
-// What others have not brought yet of these bytes, which lie `done` bytes behind the source's begin.
+// Gathers those of these bytes, `done` bytes after the source's begin, that no earlier source has brought.
 void Contents::gather_source(const BundlePayload& source, std::uint64_t done, Bytes bytes) {
   for (std::uint64_t at = 0; at < bytes.size();) {
     const std::uint64_t address = source.address + done + at;
@@ -110,8 +110,8 @@ void Contents::gather_source(const BundlePayload& source, std::uint64_t done, By
       if (address - begin < known.size()) {
         const std::uint64_t both = std::min<std::uint64_t>(known.size() - (address - begin), bytes.size() - at);
         if (std::memcmp(known.data() + (address - begin), bytes.data() + at, both) != 0)
-          throw Refused("the program fills the host's memory that op " + std::to_string(source.op) +
-                        " copies twice within the step, which cannot be done without it");
+          throw Refused("the program writes the host memory that op " + std::to_string(source.op) +
+                        " copies twice within the step, which cannot be repeated without the program");
         at += both;
         continue;
       }
@@ -178,7 +178,7 @@ void Contents::read_back(std::uint64_t here, bool on_host, std::uint64_t bytes, 
   }
 }
 
-// Whether the byte, of a piece of `size` ones, is part of an address that stands for the recorded one.
+// Whether the byte, in a piece of `size` bytes, is part of an address that corresponds to the recorded one.
 bool Contents::same_word(const Run& run, const std::uint8_t* recorded, const std::uint8_t* found, std::uint32_t byte,
                          std::uint32_t size) const {
   const std::uint32_t word = byte & ~7u;
@@ -224,7 +224,7 @@ void Contents::compare_object(std::size_t index, const Run& run, std::optional<D
   }
 }
 
-// The rows that the copy has brought; what lies between them is the program's.
+// The rows that the copy has written; the gaps belong to the program.
 void Contents::compare_result(const BundlePayload& payload, const Run& run, std::optional<Difference>& first) {
   const TraceCall& call = step_.op(payload.op);
   const Bytes* const found = ops_.result(payload.op);

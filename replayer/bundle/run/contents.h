@@ -1,8 +1,8 @@
-// What the step's memory holds: put back to how it was recorded at the step's start, and compared with its end.
+// The contents of the step's memory: restores them to the recorded start, and compares them with the recorded end.
 //
-// Memory that the step allocates is filled with a pattern, so that a result which was left by the run before does not
-// pass for this one's. Of the host's memory, what copies take from it is what was there when the program made the call:
-// the program may have written it in the midst of the step; that is not compared.
+// Memory that the step allocates is filled with a pattern, so that leftovers of the previous run do not pass for this
+// one's results. Host sources of copies have the content of the program's call: the program may have written them in
+// the middle of the step, so they are not compared.
 //
 // One thread, with the driver's context current and nothing in flight. Errors: InputError for a damaged file,
 // DriverError, Refused.
@@ -24,14 +24,14 @@
 
 namespace nimble::bundle {
 
-// Where memory at the end of a run is not what was recorded.
+// How memory at the end of a run differs from the recording.
 struct Difference {
   std::string what;          // the object, in words
-  std::uint64_t offset = 0;  // of the first byte that differs, in it
+  std::uint64_t offset = 0;  // of the first differing byte, in it
   std::uint8_t recorded = 0, found = 0;
-  std::uint64_t bytes = 0;    // that differ, of all objects
+  std::uint64_t bytes = 0;    // that differ, in all objects
   std::uint64_t objects = 0;  // in which some do
-  std::string last_writer;    // what wrote that first byte last, in words
+  std::string last_writer;    // the last writer of that first byte, in words
 };
 
 class Contents {
@@ -39,21 +39,20 @@ class Contents {
   Contents(LiveDriver& driver, const BundleFiles& files, const RecordedStep& step, const Payloads& payloads,
            const Placement& placement, LiveOps& ops);
 
-  // Puts memory back. What the step leaves as it is only needs that where `all` is set: the first time, and wherever
-  // something else may have run since.
+  // Restores memory. Memory that the step does not change is restored only if `all` is set: the first time, and
+  // whenever something else may have run since.
   void restore(bool all);
-  // Nothing where all is as recorded. `all` as above; addresses of memory that the run puts elsewhere are compared by
-  // what they lead to.
+  // Nothing if everything is as recorded. `all` as above; addresses of moved memory are compared by what they point to.
   std::optional<Difference> compare(bool all, const Run& run);
-  // What holds the address of such memory before the step runs, in words; empty where nothing does. It may be left over
-  // from the step before, or be followed.
+  // What holds the address of such memory before the step runs, in words; empty if nothing does. It may be stale, or be
+  // followed.
   std::string leads_elsewhere(const Run& run) const;
 
  private:
   using Bytes = std::vector<std::uint8_t>;
 
-  // Asks of every word of what objects hold at the start, and of what copies take from the host; the first of which it
-  // is true, in words.
+  // The first word, described, for which `wanted` holds, among the objects' contents at the start and the host sources
+  // of copies.
   std::string find_word(const std::function<bool(std::uint64_t)>& wanted,
                         const std::function<bool(std::uint32_t)>& skipped) const;
   void check_addresses() const;
@@ -75,7 +74,7 @@ class Contents {
   const Payloads& payloads_;
   const Placement& placement_;
   LiveOps& ops_;
-  std::map<std::uint64_t, Bytes> sources_;  // by recorded address: in memory that a device can reach; apart
+  std::map<std::uint64_t, Bytes> sources_;  // by recorded address: in memory that a device can reach; disjoint
   Bytes buffer_, expected_;
 };
 

@@ -57,7 +57,7 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
         break;
       case CallKind::event_wait:
         call.event = recorded_event(recorded.event);
-        // One of an earlier step: it is long over, but a call needs one.
+        // One of an earlier step: long past, but the call needs an event.
         if (!call.event) call.event = make_event();
         break;
       default:
@@ -127,7 +127,8 @@ void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op
   call.shared_bytes = recorded.shared_bytes;
   call.cooperative = recorded.cooperative;
   if (call.cooperative) call.plain = false;
-  // What a kernel may have without asking depends on what it has besides; asking for as much as it had is never wrong.
+  // How much a kernel gets without opting in depends on its static share; opting in for as much as it had is never
+  // wrong.
   if (recorded.shared_bytes > kernel.shared_bytes) {
     kernel.shared_bytes = recorded.shared_bytes;
     LiveDriver::check(driver_.cuFuncSetAttribute_(call.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -139,12 +140,12 @@ void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op
   move_params(recorded, op, [this](std::uint64_t word) { return placement_.word_here(word); });
 }
 
-// What a kernel is given leads to memory of the step: whole, since it is not known how far it goes.
+// Checks that a kernel's pointers lead to memory of the step: to whole objects, since the extent is unknown.
 void LiveOps::check_objects(std::uint32_t index) const {
   for (const analyzer::PointerWord& pointer : step_.pointers(index)) {
     const analyzer::Object& object = step_.object(pointer.object);
     if (pointer.at < analyzer::kAtGlobals && !placement_.holds(object.base, object.size))
-      fail(index, "is given an address of memory that the bundle does not hold");
+      fail(index, "gets an address of memory that the bundle does not hold");
   }
 }
 
@@ -172,7 +173,7 @@ std::unique_ptr<LiveOps::Op> LiveOps::moved(std::uint32_t index,
   return op;
 }
 
-// Where one side of a copy is here: in the step's memory, or in a buffer of our own that stands for the program's.
+// Where one side of a copy is here: in the step's memory, or in our buffer in place of the program's.
 std::uint64_t LiveOps::side(std::uint32_t index, std::uint64_t address, std::uint64_t bytes,
                             const BundlePayload* payload, std::shared_ptr<std::vector<std::uint8_t>>& own) const {
   if (placement_.holds(address, bytes)) return placement_.here(address);

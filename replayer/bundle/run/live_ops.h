@@ -1,5 +1,5 @@
-// The step's ops as calls of this process: kernels of the images that were loaded here, addresses where memory lies
-// here, streams and events of our own, and a buffer for each copy from or to memory that only the program had.
+// The step's ops as calls of this process: kernels of the images loaded here, this process's addresses, our own streams
+// and events, and a buffer for each copy from or to memory that only the program had.
 //
 // Owns all of these. One thread, with the driver's context current. Errors: DriverError, InputError, Refused.
 #pragma once
@@ -26,15 +26,15 @@ class LiveOps {
   LiveOps(const LiveOps&) = delete;
   LiveOps& operator=(const LiveOps&) = delete;
 
-  // The op as the program's call would be here. Good as long as this lives.
+  // The op as the program's call would be here. Valid as long as this lives.
   const Call& call(std::uint32_t op) const { return ops_[op]->call; }
   CUstream stream(std::uint32_t trace_stream) const { return streams_.at(trace_stream); }
-  // One of each stream that the step's ops are on; the first op's is the first.
+  // The streams that the step's ops are on, beginning with the first op's.
   const std::vector<std::uint32_t>& streams() const { return stream_order_; }
-  // Null where the step does not record it.
+  // Null if the step does not record it.
   CUevent recorded_event(std::uint32_t trace_event) const;
 
-  // Makes the op's call, as the program did. Allocations and releases take no call: their memory is there.
+  // Makes the op's call, as the program did. Allocations and releases need no call: their memory is already there.
   CUresult submit(std::uint32_t op, CUstream stream) { return submit(*ops_[op], stream); }
 
   struct Op {
@@ -47,12 +47,12 @@ class LiveOps {
   std::unique_ptr<Op> moved(std::uint32_t op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
   CUresult submit(const Op& op, CUstream stream);
 
-  // The buffer that stands for the program's own memory in a copy; null where there is none.
+  // The buffer in place of the program's own memory in a copy; null if there is none.
   std::vector<std::uint8_t>* source(std::uint32_t op) { return ops_[op]->own_source.get(); }
   std::vector<std::uint8_t>* result(std::uint32_t op) { return ops_[op]->own_result.get(); }
 
  private:
-  // What was made for the ops, and goes with them.
+  // What was made for the ops, and is destroyed with them.
   struct Made {
     explicit Made(LiveDriver& driver_) : driver(driver_) {}
     ~Made();

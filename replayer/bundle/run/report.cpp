@@ -25,7 +25,7 @@ std::vector<double> of(const WayResult& way, double RunTime::*which) {
   return values;
 }
 
-// How many times as fast as the program's order; 0 where that is not known.
+// How many times as fast as the program's order; 0 if unknown.
 double speed_up(const ReplayReport& report, const WayResult& way) {
   if (way.times.empty() || report.ways.front().times.empty()) return 0;
   const double mine = percentile(of(way, &RunTime::gpu_us), 0.5);
@@ -85,7 +85,8 @@ std::string text_of(const ReplayReport& report) {
     text += "\n";
   }
   fmt::format_to(
-      out, "\nTimes are the GPU's{}, from events around the step; host is the wall clock here, until all is done.\n",
+      out,
+      "\nTimes are the GPU's{}, from events around the step; host is the wall clock here, until everything is done.\n",
       mark);
   for (const WayResult& way : report.ways)
     if (!way.failure.empty())
@@ -94,7 +95,7 @@ std::string text_of(const ReplayReport& report) {
       fmt::format_to(out, "\nNot as recorded: {}\n", text_of(way));
   if (!report.ways.empty() && report.ways.front().difference)
     text +=
-        "The program's own order gives this, too: a kernel of the step may not be deterministic, or reach memory that\n"
+        "The program's own order gives this, too: a kernel of the step may be nondeterministic, or reach memory that\n"
         "the bundle does not hold.\n";
   if (!report.why_no_schedule.empty()) fmt::format_to(out, "\nNo schedule: {}\n", report.why_no_schedule);
   return text;

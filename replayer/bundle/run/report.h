@@ -1,6 +1,6 @@
-// What nimble-replay found out, and how it says so: as a table, and as JSON.
+// nimble-replay's results, and their presentation as a table and as JSON.
 //
-// Pure functions over plain data; any thread. Times of the simulated driver are called simulated wherever they stand.
+// Pure functions over plain data; any thread. Times of the simulated driver are always marked simulated.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace nimble::bundle {
 struct WayResult {
   std::string name;                      // "program order", a policy, or a schedule's file
   std::string key;                       // the same for machines
-  std::vector<RunTime> times;            // of the runs that count
-  std::uint32_t runs = 0;                // that were compared, those to warm up among them
+  std::vector<RunTime> times;            // of the timed runs
+  std::uint32_t runs = 0;                // that were compared, including warm-up
   std::optional<Difference> difference;  // of the first run that was not as recorded
-  std::string failure;                   // why it could not be run to its end, or not be judged; one line
-  std::uint32_t streams = 0;             // at most, side by side
+  std::string failure;                   // why it could not finish, or be judged; one line
+  std::uint32_t streams = 0;             // at most, in parallel
   std::uint64_t graphs = 0;
   std::uint64_t arena_bytes = 0;  // of the memory plan
 };
@@ -31,18 +31,18 @@ struct ReplayReport {
   bool simulated = false;
   std::uint64_t ops = 0, launches = 0, objects = 0, device_bytes = 0, host_bytes = 0;
   std::uint64_t first_seq = 0, last_seq = 0;
-  bool moved = false;  // memory lies elsewhere than it was recorded
+  bool moved = false;  // some memory is not at its recorded address
   std::vector<std::string> hidden;
   std::vector<WayResult> ways;  // program order first
-  std::string why_no_schedule;  // where policies were asked for, and there is none
+  std::string why_no_schedule;  // if policies were requested, and there is none
 };
 
-// Of a list of at least one: the nearest rank.
+// By nearest rank; the list must not be empty.
 double percentile(std::vector<double> values, double share);
 
 std::string text_of(const ReplayReport& report);
 std::string json_of(const ReplayReport& report);
-// One line: where a way's memory at the end differs.
+// One line: how a way's memory at the end differs.
 std::string text_of(const WayResult& way);
 
 }  // namespace nimble::bundle

@@ -65,11 +65,11 @@ std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops, const std:
     std::uint64_t end = 0;
     std::uint32_t op = 0;
   };
-  std::map<std::uint64_t, Released> released;  // by begin, apart: what nobody has taken over yet
+  std::map<std::uint64_t, Released> released;  // by begin, disjoint: not taken over yet
   std::unordered_map<std::uint64_t, std::uint64_t> sizes;
   for (const BundleObject& object : objects)
     if (object.start) sizes[object.address] = object.size;
-  // Takes the range out, and asks for each release of which some is in it.
+  // Removes the range, and calls `with` for each release that overlaps it.
   const auto take = [&](std::uint64_t begin, std::uint64_t end, const auto& ask) {
     auto at = released.upper_bound(begin);
     if (at != released.begin() && std::prev(at)->second.end > begin) --at;
@@ -85,7 +85,7 @@ std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops, const std:
   for (std::uint32_t i = 0; i < ops.size(); ++i) {
     const TraceCall& call = ops[i];
     if (call.kind == CallKind::free_async) {
-      // Of memory of which the bundle knows nothing some there is.
+      // Memory unknown to the bundle: assume that there is some.
       const auto known = sizes.find(call.address);
       const std::uint64_t end = call.address + std::max<std::uint64_t>(known == sizes.end() ? 1 : known->second, 1);
       take(call.address, end, [](std::uint32_t) {});

@@ -1,4 +1,4 @@
-// A way to run the step, and the one that is there without a schedule: call by call, as the program did. Each run is
+// The interface of ways to run the step, and the way without a schedule: call by call, as the program did. Each run is
 // timed.
 //
 // One thread, with the driver's context current. Errors: DriverError.
@@ -16,7 +16,7 @@ namespace nimble::bundle {
 
 // How long one run took.
 struct RunTime {
-  double gpu_us = 0;   // between two events, before the step's first op and behind its last
+  double gpu_us = 0;   // between two events, before the step's first op and after its last
   double host_us = 0;  // from before the first call until all is done
 };
 
@@ -25,12 +25,12 @@ class Run {
   virtual ~Run() = default;
   // Runs the step once, and waits for it. Memory is as it was at the step's start.
   virtual RunTime run() = 0;
-  // Whether a word that a run leaves in memory stands for this recorded one, though it differs: the address of memory
-  // that this way puts elsewhere.
+  // Whether a word that a run leaves in memory corresponds to this recorded one, though it differs: an address of
+  // memory that this way has moved.
   virtual bool same(std::uint64_t recorded, std::uint64_t found) const;
   // Whether the word is the address of such memory as it was recorded.
   virtual bool elsewhere(std::uint64_t word) const;
-  // Whether it sees to such addresses in what the op, a copy, takes from the host.
+  // Whether it rewrites such addresses in the host source of the op, a copy.
   virtual bool rewrites(std::uint32_t op) const;
 };
 
@@ -52,16 +52,16 @@ class Stopwatch {
   CUevent begin_ = nullptr, end_ = nullptr;
 };
 
-// A release of memory that an allocation on another stream takes over: by their ops.
+// Memory that an op releases and an allocation on another stream takes over, by op numbers.
 struct Handover {
   std::uint32_t from = 0, to = 0;
 };
-// Those of a step, by the ops that take over. An allocator of the driver's sees to it that the first stream is done
-// with the memory. `objects` tell of memory that is older than the step.
+// Those of a step, by the ops that take over. The driver's allocator ensures that the first stream is done with the
+// memory. `objects` describe memory that is older than the step.
 std::vector<Handover> handovers_of(const std::vector<TraceCall>& ops, const std::vector<BundleObject>& objects);
 
-// In the program's order, on streams as the program's, with its events and with the waits of its host. Memory that the
-// program's allocator gave from one stream to another is handed over as the allocator did it.
+// In the program's order, on corresponding streams, with its events and its host's waits. Memory that the program's
+// allocator moved from one stream to another is handed over in the same way.
 class InOrder final : public Run {
  public:
   InOrder(LiveDriver& driver, const Bundle& bundle, const RecordedStep& step, LiveOps& ops);
@@ -77,8 +77,8 @@ class InOrder final : public Run {
   LiveOps& ops_;
   Stopwatch watch_;
   std::vector<Handover> handovers_;
-  std::vector<CUevent> released_;  // by op: of one that a handover is from, else null
-  std::vector<CUevent> joins_;     // per stream but the first
+  std::vector<CUevent> released_;  // by op: for sources of handovers, else null
+  std::vector<CUevent> joins_;     // per stream except the first
 };
 
 }  // namespace nimble::bundle

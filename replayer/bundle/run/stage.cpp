@@ -44,8 +44,8 @@ void Stage::measure(Run& run, std::uint32_t warmup, std::uint32_t repeat, WayRes
   if (!way.difference) return;
   if (const std::string what = contents.leads_elsewhere(run); !what.empty())
     throw Refused("memory differs at the end of run " + std::to_string(way.runs) + ", but " + what +
-                  " holds an address of memory that the step allocates, which lies elsewhere under a schedule: what a "
-                  "kernel finds there cannot be told");
+                  " holds an address of memory that the step allocates, which moves under a schedule: what a "
+                  "kernel finds there is unknown");
 }
 
 }  // namespace nimble::bundle

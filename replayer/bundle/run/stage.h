@@ -1,8 +1,8 @@
-// All that the ways to run a bundle's step have in common, in this process: its memory, its code, its ops, what memory
-// holds. And how a way is measured.
+// What all ways to run a bundle's step share in this process: its memory, its code, its ops, its memory's contents. And
+// how a way is measured.
 //
-// Owns all of that, and refers to the bundle and the step. One thread, which has the driver's context current from when
-// a Stage is made. Errors: InputError, DriverError, Refused.
+// Owns all of that, and refers to the bundle and the step. One thread, on which the driver's context is current from a
+// Stage's construction. Errors: InputError, DriverError, Refused.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Stage {
  public:
   Stage(const BundleFiles& files, const RecordedStep& step, int device);
 
-  // Runs the step again and again, each time from the same memory, until it ends in another than was recorded. Throws
-  // Refused where it does, and this way may be no measure of it.
+  // Runs the step repeatedly, each time from the same memory, until the result differs from the recording. Throws
+  // Refused if it does and this way may not be a valid test.
   void measure(Run& run, std::uint32_t warmup, std::uint32_t repeat, WayResult& way);
 
   const BundleFiles& files;
@@ -35,7 +35,7 @@ class Stage {
   Placement placement;
 
  private:
-  // The bundle's code, loaded.
+  // The bundle's loaded code.
   struct Modules {
     Modules(LiveDriver& driver, const BundleFiles& files);
     ~Modules();

@@ -36,7 +36,7 @@ std::uint64_t digest_in(const Fields& fields, const Json& value, const char* nam
   return digest;
 }
 
-// A file of the bundle's own folder.
+// A file in the bundle's folder.
 std::string file_name(const Fields& fields, const char* name) {
   const std::string& text = fields.text(name);
   const auto plain = [](unsigned char c) {
@@ -136,7 +136,7 @@ class ManifestReader {
     return pieces;
   }
 
-  // Address and size of something, which must lie where user space can be.
+  // An address and a size, which must lie in user space.
   void range(const Fields& fields, const char* size_name, std::uint64_t& address, std::uint64_t& size) {
     address = fields.number("address", std::uint64_t{1} << 57);
     size = fields.number(size_name, kMostBytes);
@@ -148,7 +148,7 @@ class ManifestReader {
     range(fields, "size", object.address, object.size);
     const std::string& kind = fields.text("memory");
     const auto* const found = std::find(std::begin(kMemoryKindNames), std::end(kMemoryKindNames), kind);
-    if (found == std::end(kMemoryKindNames)) fields.fail("memory", "is no kind of memory");
+    if (found == std::end(kMemoryKindNames)) fields.fail("memory", "is not a kind of memory");
     object.memory = static_cast<MemoryKind>(found - std::begin(kMemoryKindNames));
     if (object.memory == MemoryKind::global) {
       object.global = fields.text("global");
@@ -168,7 +168,7 @@ class ManifestReader {
     return payload;
   }
 
-  // No two objects that are there at one time share bytes.
+  // No two objects that exist at the same time share bytes.
   void check_overlaps(std::optional<BundleContent> BundleObject::*when, const char* name) const {
     std::map<std::uint64_t, std::uint64_t> taken;
     for (std::size_t i = 0; i < bundle_.objects.size(); ++i) {
@@ -182,7 +182,7 @@ class ManifestReader {
     }
   }
 
-  // What was the host's once is never the device's, nor that a variable.
+  // Host memory never becomes device memory, nor does that become a variable.
   void check_kinds() const {
     struct Taken {
       std::uint64_t begin = 0, end = 0;
@@ -197,7 +197,7 @@ class ManifestReader {
       taken.push_back({object.address, object.address + object.size, sort, i});
     }
     std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
-    std::uint64_t ends[3] = {};  // of all before, by their sort
+    std::uint64_t ends[3] = {};  // of all earlier ones, by sort
     for (const Taken& one : taken) {
       for (int sort = 0; sort < 3; ++sort)
         if (sort != one.sort && ends[sort] > one.begin)
@@ -215,7 +215,7 @@ class ManifestReader {
 std::uint64_t size_of(std::FILE* file, const std::string& path) {
   struct stat facts {};
   if (::fstat(::fileno(file), &facts) != 0) fail_by_system(path);
-  if (!S_ISREG(facts.st_mode)) fail(path, "is no file");
+  if (!S_ISREG(facts.st_mode)) fail(path, "is not a file");
   return static_cast<std::uint64_t>(facts.st_size);
 }
 
@@ -226,7 +226,7 @@ Bundle parse_manifest(const std::string& text, const std::string& source) {
   try {
     root = Json::parse(text);
   } catch (const Json::exception&) {
-    fail(source, "is no JSON");
+    fail(source, "is not JSON");
   }
   if (!root.is_object()) fail(source, "must be a JSON object");
   return ManifestReader(root, source).read();
@@ -254,7 +254,7 @@ BundleFiles::BundleFiles(std::string folder) : folder_(std::move(folder)) {
   struct stat facts {};
   if (::stat(trace_path().c_str(), &facts) != 0)
     fail(trace_path(),
-         "is missing: the program was ended before it could be put here. Copy what it wrote as NIMBLE_TRACE");
+         "is missing: the program was killed before it could be copied here. Copy its NIMBLE_TRACE file here");
 }
 
 std::string BundleFiles::image(std::uint32_t index) const {
@@ -263,10 +263,10 @@ std::string BundleFiles::image(std::uint32_t index) const {
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rbe"));
   if (!file) fail_by_system(path);
   if (size_of(file.get(), path) != image.bytes)
-    fail(path, "has not the " + std::to_string(image.bytes) + " bytes that the manifest says");
+    fail(path, "does not have the " + std::to_string(image.bytes) + " bytes that the manifest says");
   std::string bytes(image.bytes, '\0');
   if (std::fread(bytes.data(), 1, bytes.size(), file.get()) != bytes.size()) fail(path, "could not be read to its end");
-  if (XXH3_64bits(bytes.data(), bytes.size()) != image.digest) fail(path, "is damaged: its digest is another");
+  if (XXH3_64bits(bytes.data(), bytes.size()) != image.digest) fail(path, "is damaged: its digest differs");
   return bytes;
 }
 
@@ -281,7 +281,7 @@ void BundleFiles::read(std::uint32_t piece, std::uint32_t bytes, std::uint8_t* o
     fail(path(kBundleMemory), "could not be read at " + std::to_string(facts.offset));
   if (XXH3_64bits(out, facts.bytes) != facts.digest)
     fail(path(kBundleMemory), "is damaged: piece " + std::to_string(piece) + " at byte " +
-                                  std::to_string(facts.offset) + " has another digest");
+                                  std::to_string(facts.offset) + " has a different digest");
 }
 
 }  // namespace nimble::bundle

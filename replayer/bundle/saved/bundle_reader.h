@@ -1,9 +1,9 @@
 // Reads a bundle (docs/reference/formats.md), and checks every number, index and name in it, so that the rest of
-// nimble-replay may index and add without asking.
+// nimble-replay may index and add without checking.
 //
-// A bundle comes from outside. Nothing is allocated by a number that it gives: contents are read piece by piece, and a
-// list is as long as the file makes it. A BundleFiles may be read by one thread at a time. Errors: InputError, which
-// names the file, and the field where it is about one.
+// A bundle is untrusted input. Numbers in it never size an allocation: contents are read piece by piece, and lists are
+// as long as the file makes them. A BundleFiles may be read by one thread at a time. Errors: InputError, which names
+// the file, and the field if it concerns one.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kMostOps = 1u << 24;
 // `source` names the text in errors.
 Bundle parse_manifest(const std::string& text, const std::string& source);
 
-// The bytes of the `index`th piece of something of `size` bytes.
+// The size of the `index`th piece of a content of `size` bytes.
 inline std::uint32_t piece_bytes(std::uint64_t size, std::uint64_t index) {
   const std::uint64_t left = size - index * kBundlePiece;
   return static_cast<std::uint32_t>(left < kBundlePiece ? left : kBundlePiece);
@@ -39,7 +39,7 @@ class BundleFiles {
   std::string trace_path() const { return path(kBundleTrace); }
   // The code of an image.
   std::string image(std::uint32_t index) const;
-  // A piece of content; `out` has room for kBundlePiece bytes. Zeros where `piece` is kNone.
+  // A piece of content; `out` has room for kBundlePiece bytes. Zeros if `piece` is kNone.
   void read(std::uint32_t piece, std::uint32_t bytes, std::uint8_t* out) const;
 
  private:

@@ -22,7 +22,7 @@ using std::string_view;
 
 bool is_of_heap(string_view name) { return name == "malloc" || name == "free"; }
 
-// Among the names of an ELF file's symbols: the heap's functions are the driver's, and known by name.
+// By the names of an ELF file's symbols: the driver provides the heap's functions under known names.
 bool elf_names_heap(string_view elf) {
   using namespace std::string_view_literals;
   return elf.find("\0malloc\0"sv) != string_view::npos || elf.find("\0free\0"sv) != string_view::npos;
@@ -59,7 +59,7 @@ bool uses_heap(string_view image) {
 
 namespace {
 
-// Follows addresses in memory as it was before the step.
+// Follows addresses in memory as of before the step.
 class Follower {
  public:
   explicit Follower(const BundleFiles& files) : files_(files) {
@@ -68,7 +68,7 @@ class Follower {
       if (objects[i].start) by_address_[objects[i].address] = i;
   }
 
-  // Whether something that these addresses lead to may hold one of memory that the bundle has not.
+  // Whether anything reachable from these addresses may hold an address of memory that is not in the bundle.
   bool leads_out(std::vector<std::uint64_t> addresses) {
     std::set<std::uint32_t> seen;
     while (!addresses.empty()) {
@@ -83,7 +83,7 @@ class Follower {
         for (std::uint32_t at = 0; at + 8 <= bytes; at += 8) {
           std::uint64_t word = 0;
           std::memcpy(&word, piece_.data() + at, sizeof word);
-          // Where no driver puts memory numbers are, most of all.
+          // Words below or above where drivers put memory are mostly numbers.
           if (word < std::uint64_t{1} << 32 || word >= std::uint64_t{1} << 47) continue;
           if (find(word) == kNone) return true;
           addresses.push_back(word);
@@ -102,7 +102,7 @@ class Follower {
   }
 
   const BundleFiles& files_;
-  std::map<std::uint64_t, std::uint32_t> by_address_;  // objects that are older than the step
+  std::map<std::uint64_t, std::uint32_t> by_address_;  // objects older than the step
   std::vector<std::uint8_t> piece_ = std::vector<std::uint8_t>(kBundlePiece);
 };
 
@@ -120,8 +120,8 @@ void check_heap(const BundleFiles& files, const RecordedStep& step) {
     std::vector<std::uint64_t> given;
     for (const analyzer::PointerWord& pointer : step.pointers(op)) given.push_back(step.object(pointer.object).base);
     if (follower.leads_out(std::move(given)))
-      throw Refused(step.describe(op) + " is led to what may be an address in the device's heap, of which a bundle " +
-                    "holds nothing: its image calls malloc or free");
+      throw Refused(step.describe(op) + " may reach an address in the device's heap, which a bundle " +
+                    "does not hold: its image calls malloc or free");
   }
 }
 

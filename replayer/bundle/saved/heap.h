@@ -1,4 +1,4 @@
-// The device's heap (malloc in kernels), of which no bundle has anything: who may reach it.
+// Which ops may reach the device's heap (malloc in kernels), which bundles do not save.
 //
 // Pure functions; any thread. Errors: InputError for a file of the bundle that cannot be read, Refused.
 #pragma once
@@ -10,12 +10,12 @@
 
 namespace nimble::bundle {
 
-// Whether the code of an image takes or releases memory of the heap: machine code or PTX, in a fatbin or by itself.
+// Whether the code of an image allocates or frees heap memory: machine code or PTX, in a fatbin or alone.
 bool uses_heap(std::string_view image);
 
-// Throws Refused where a launch of the step may follow an address in the heap: a kernel of such an image, of which it
-// is not proven what it reaches, and memory that it is led to holds what may be an address of no object before the
-// step. What takes memory of the heap in the step itself has it here, too.
+// Throws Refused if a launch of the step may follow an address in the heap: a kernel of such an image, without proof of
+// what it reaches, that can reach memory which before the step holds a possible address outside all objects. Heap
+// memory that the step itself allocates is available here, too.
 void check_heap(const BundleFiles& files, const RecordedStep& step);
 
 }  // namespace nimble::bundle

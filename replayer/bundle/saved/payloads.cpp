@@ -34,7 +34,7 @@ void Payloads::take(const BundleFiles& files, const RecordedStep& step, const st
       fail("is not what " + step.describe(payload.op) + " copies");
     if (by_op[payload.op]) fail("is the second of " + step.describe(payload.op));
     by_op[payload.op] = &payload;
-    // Zeros take no room in a file, and all of theirs here.
+    // Zeros take no room in a file, but their full size here.
     if (__builtin_add_overflow(bytes_, payload.bytes, &bytes_) || bytes_ > memory_of_machine())
       throw Refused("what the step copies from and to the host takes more memory than there is");
   }

@@ -1,8 +1,8 @@
-// What copies of the step carry from and to memory that only the program had: the bundle's sources and results, by op,
-// once it is sure that they are what their ops copy.
+// The contents of the step's copies from and to memory that only the program had: the bundle's sources and results, by
+// op, checked against what the ops copy.
 //
-// Refers to the bundle. Immutable once built; any thread. Errors: InputError for one that is not its op's, or of
-// which there is one too many; Refused where they take more than the machine has memory.
+// Refers to the bundle. Immutable once built; any thread. Errors: InputError for one that does not fit its op, or is a
+// duplicate; Refused if they take more memory than the machine has.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,14 @@
 
 namespace nimble::bundle {
 
-// How far one side of a copy or set reaches, gaps between rows included; the largest number where that is more than a
-// number holds.
+// The extent of one side of a copy or set, including gaps between rows; the largest number on overflow.
 std::uint64_t extent_of(const TraceRegion& region, const TraceCall& call);
 
 class Payloads {
  public:
   Payloads(const BundleFiles& files, const RecordedStep& step);
 
-  // Of the op's own address and extent; null where there is none.
+  // That of the op's own address and extent; null if there is none.
   const BundlePayload* source(std::uint32_t op) const { return sources_[op]; }
   const BundlePayload* result(std::uint32_t op) const { return results_[op]; }
 

@@ -56,12 +56,12 @@ void RecordedStep::check_op(std::uint32_t index, std::uint32_t image) const {
   switch (call.kind) {
     case CallKind::launch: {
       const auto& params = trace().functions[call.function].params;
-      if (image == kNone) fail("is a launch, of which the bundle has no image");
+      if (image == kNone) fail("is a launch whose image is not in the bundle");
       if (!call.attributes.empty()) refuse("the bundle does not hold the attributes of launches");
       if (!params) return refuse("the layout of its parameters is not known");
       std::uint64_t bytes = 0;
       for (const ParamLayout& param : *params) bytes = std::max<std::uint64_t>(bytes, param.offset + param.size);
-      if (call.params.size() != bytes) fail("has not the parameters that its kernel takes");
+      if (call.params.size() != bytes) fail("does not have the parameters that its kernel takes");
       return;
     }
     case CallKind::event_record:
@@ -96,7 +96,7 @@ std::string RecordedStep::last_writer(std::uint64_t address) const {
       continue;
     }
     if (call.kind == CallKind::launch && reading_.evidence.accesses.ops[index].role == analyzer::OpRole::barrier)
-      return describe(index) + ", of which it is not known what it writes";
+      return describe(index) + ", whose writes are unknown";
     for (const analyzer::Access& access : reading_.evidence.accesses.of(index)) {
       const analyzer::Object& object = reading_.input.table->objects()[reading_.objects.objects[access.object].id];
       if (!access.writes || address - object.base >= object.size) continue;

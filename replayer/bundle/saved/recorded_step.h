@@ -1,7 +1,7 @@
-// The step as it was recorded: its ops, and what the host did between them, from the bundle's trace.
+// The step as recorded: its ops, and what the host did between them, from the bundle's trace.
 //
-// Owns the trace, and what the analyzer finds out about what ops touch. Immutable once built. Errors: InputError where
-// trace and bundle do not fit each other; Refused for a step that holds what nobody but its program can do.
+// Owns the trace, and the analyzer's results on what ops touch. Immutable once built. Errors: InputError if trace and
+// bundle do not fit each other; Refused for a step with something that only its program can do.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace nimble::bundle {
 
-// One thing that happens in a step, in the program's order: an op, or a call of the host that waits or that makes or
-// ends memory.
+// An event of a step, in the program's order: an op, or a host call that waits, allocates or releases.
 struct Moment {
   std::uint32_t op = kNone;  // its number in the step; kNone for a call of the host
   const TraceCall* call = nullptr;
@@ -29,18 +28,18 @@ class RecordedStep {
   const Trace& trace() const { return reading_.input.trace(); }
   const TraceCall& op(std::uint32_t op) const { return *ops_[op]; }
   std::uint32_t ops() const { return static_cast<std::uint32_t>(ops_.size()); }
-  // The addresses of the trace's objects in it, and these objects.
+  // The pointers in the op's arguments, with their objects.
   std::span<const analyzer::PointerWord> pointers(std::uint32_t op) const {
     return reading_.input.table->pointers(reading_.step.calls()[op]);
   }
   const analyzer::Object& object(std::uint32_t id) const { return reading_.input.table->objects()[id]; }
   const std::vector<Moment>& moments() const { return moments_; }
-  // With the step in them.
+  // Including the step.
   const analyzer::AnalysisOptions& options() const { return options_; }
 
-  // "op 5 (launch conv)": for people.
+  // "op 5 (launch conv)": for messages.
   std::string describe(std::uint32_t op) const;
-  // What may have written there last in the step, in words; empty where nothing is known to.
+  // What may have written there last in the step, in words; empty if nothing is known to.
   std::string last_writer(std::uint64_t address) const;
 
  private:

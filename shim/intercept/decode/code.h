@@ -48,7 +48,7 @@ struct LibraryLoadFile {
   }
 };
 
-// The end of code: its functions' handles may come back as others, and graphs that hold them are let go.
+// The end of code: its functions' handles may be reused, and graphs that hold them are dropped.
 struct ModuleUnload {
   template <class Module>
   static void before(Entry, Call& call, Module module) {
@@ -97,8 +97,8 @@ struct FunctionOfKernel {
   }
 };
 
-// A variable of a module: memory with an address and a size. Who does not ask for the size may write to it all the
-// same.
+// A variable of a module: memory with an address and a size. A program that does not ask for the size may still write
+// to it.
 struct Global {
   template <class Pointer, class Size, class Module>
   static void before(Entry, Call&, Pointer*, Size*, Module, const char*) {}
@@ -110,13 +110,13 @@ struct Global {
   }
 
  private:
-  // Which the host may fill, or be watching, without a call.
+  // The host may write or poll it without a call.
   static bool is_managed(std::uint64_t address);
 };
 
-// A tensor map: 128 bytes by which kernels reach memory. Those of today's drivers hold the address as it is, where the
-// analyzer and the replayer find it among the parameters; others hide it. One that reaches beyond the allocation that
-// the address is in hides what is there.
+// A tensor map: 128 bytes by which kernels reach memory. Today's drivers store the address in it unchanged, so the
+// analyzer and the replayer find it among the parameters; others hide it. A map that reaches beyond the allocation of
+// its address hides what it touches there.
 struct TensorMap {
   template <class... Args>
   static void before(Entry, Call&, Args...) {}
@@ -131,7 +131,7 @@ struct TensorMap {
   }
   static void after(Call& call, CUtensorMap* map, void* address) { check(call, map, address); }
 
-  // The bytes from a tensor's first element to behind its last. Elements of less than a byte count as one.
+  // The bytes from a tensor's first element to the end of its last. Elements of less than a byte count as one.
   static std::uint64_t extent(CUtensorMapDataType type, cuuint32_t rank, const cuuint64_t* dims,
                               const cuuint64_t* strides) {
     std::uint64_t bytes = rank == 0 ? 0 : dims[0] * bytes_of(type);
@@ -150,7 +150,7 @@ struct TensorMap {
     }
     hidden(call, "tensor maps that do not hold their address as it is");
   }
-  // Whether a layout is in slices of channels, whose strides say something else.
+  // Whether the layout is in slices of channels, where strides mean something else.
   template <class T>
   static bool slices(const T&) {
     return false;
@@ -177,7 +177,7 @@ struct TensorMap {
         return 1;
     }
   }
-  // Whether the allocation at `address` holds so many bytes from there. Of sliced layouts nobody can say.
+  // Whether the allocation at `address` holds so many bytes from there. Unknown (false) for sliced layouts.
   static bool inside_one(std::uint64_t address, std::uint64_t bytes, bool sliced);
 };
 

@@ -20,7 +20,7 @@ struct Copy {
   }
 };
 
-// A copy of one range between contexts. Where they are two, no graph may hold it.
+// A copy of one range between contexts. If they differ, no graph may hold it.
 struct CopyPeer {
   static void before(Entry entry, Call& call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                      CUcontext src_context, std::size_t bytes, CUstream stream = nullptr) {
@@ -70,7 +70,7 @@ bool between_memory(const Copy& copy) {
   return copy.srcMemoryType != CU_MEMORYTYPE_ARRAY && copy.dstMemoryType != CU_MEMORYTYPE_ARRAY;
 }
 
-// What a copy of layers touches, the gaps between its rows counted in. False where an array is on one side.
+// What a copy of layers touches, including the gaps between its rows. False if one side is an array.
 template <class Copy>
 bool touch_copy_3d(std::vector<TraceAccess>& list, const Copy& copy) {
   if (!between_memory(copy)) return false;
@@ -135,7 +135,7 @@ struct CopyBatch {
                      std::size_t count, CUmemcpyAttributes* attributes, std::size_t*, std::size_t attribute_count,
                      Rest... rest) {
     Opaque::before(entry, call, rest...);
-    // A source that may be read at another time is no matter of stream order: then the list says nothing.
+    // A source that may be read at another time is not stream-ordered: then there is no list.
     for (std::size_t i = 0; i < attribute_count; ++i) {
       if (!attributes || attributes[i].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return;
     }

@@ -14,12 +14,12 @@
 
 namespace nimble::shim::decode {
 
-// Sets the driver up: the moment at which addresses can still be reserved. To ask what there is is no use of it yet.
+// Sets the driver up: the moment at which addresses can still be reserved. Asking what there is does not use it yet.
 struct Start {
   static void passed(unsigned) { keep_low_addresses_free(); }
 };
 
-// Hands out entry points: those that are intercepted come as Nimble's.
+// Hands out entry points: wrappers for those that are intercepted.
 //
 // The real driver decides on names, versions and flags. Where its answer is a pointer whose wrapper we have, the
 // program gets the wrapper.

@@ -1,6 +1,5 @@
-// The program's own graphs: what changes what an executable graph does. Read by the recorder
-// (shim/record/facts/graph_table.h); the replayer needs none of it, since such graphs are launched by the program
-// alone.
+// The program's own graphs: calls that change what an executable graph does. For the recorder
+// (shim/record/facts/graph_table.h); the replayer does not need them, since only the program launches such graphs.
 #pragma once
 
 #include "shim/intercept/decode/memory.h"
@@ -27,7 +26,7 @@ struct GraphInstantiate {
   }
 };
 
-// A graph becomes executable, and may be brought to the device in stream order: its nodes are read when recording.
+// A graph becomes executable, and may be uploaded in stream order: its nodes are read when recording.
 struct GraphInstantiateParams {
   static void before(Entry entry, Call& call, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS*) {
     GraphInstantiate::before(entry, call, exec, graph);
@@ -35,7 +34,7 @@ struct GraphInstantiateParams {
   static void after(Call& call, CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) { call.exec = *exec; }
 };
 
-// An executable graph is made to do what another graph says: its nodes are read again when recording.
+// An executable graph is updated from another graph: its nodes are read again when recording.
 struct GraphUpdate {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraphExec exec, CUgraph graph, Rest...) {
@@ -44,7 +43,7 @@ struct GraphUpdate {
   }
 };
 
-// A graph ends, but for what was made executable of it.
+// A graph ends; its executable graphs live on.
 struct GraphEnd {
   static void before(Entry, Call& call, CUgraph graph) {
     edits(call, GraphEdit::end, nullptr);
@@ -52,7 +51,7 @@ struct GraphEnd {
   }
 };
 
-// The nodes of a graph become those of another, too.
+// A graph's nodes are also added to another (as a child, or by cloning).
 struct GraphShare {
   static void before(Entry, Call& call, CUgraph*, CUgraph original) { shares(call, original); }
   static void before(Entry, Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph child) {
@@ -91,7 +90,7 @@ struct GraphChange {
     edits(call, GraphEdit::set_other, exec);
     if (params && params->type == CU_GRAPH_NODE_TYPE_GRAPH) call.graph = params->graph.graph;
   }
-  // A node that is switched off touches less than is known of it.
+  // A disabled node touches less than we know of it.
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
 };
 
@@ -139,7 +138,7 @@ struct GraphAlloc {
   }
 
  private:
-  // Graphs may share memory that they hold at different times: it counts as mapped memory does.
+  // Graphs may share memory that they hold at different times: it counts as mapped memory.
   static void known(Call& call, CUdeviceptr pointer, std::size_t bytes) {
     allocation(call, MemoryKind::mapped, bytes);
     allocated(call, pointer);

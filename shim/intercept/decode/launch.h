@@ -19,7 +19,7 @@ struct LaunchKernel {
   }
 };
 
-// A cooperative kernel: as any, and ordered with everything.
+// A cooperative kernel: like any other, but ordered with everything.
 struct LaunchCooperative {
   static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params) {
@@ -30,7 +30,7 @@ struct LaunchCooperative {
 };
 
 // Whether a launch attribute changes how a kernel runs, and nothing of what it touches: caching, waiting, clusters,
-// urgency, fences, shared memory. Others record events, have the blocks wait for each other, or are not known.
+// urgency, fences, shared memory. Others record events, make the blocks wait for each other, or are unknown.
 inline bool only_changes_how_it_runs(const CUlaunchAttribute& attribute) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
@@ -48,8 +48,8 @@ inline bool only_changes_how_it_runs(const CUlaunchAttribute& attribute) {
   }
 }
 
-// Whether a launch attribute says anything: many callers pass attributes at their default. That a kernel may begin
-// before the one ahead of it has ended is a permission: without it, it waits, and computes the same.
+// Whether a launch attribute says anything: many callers pass attributes at their default. Leave to begin before the
+// preceding kernel has ended is only a permission: without it the kernel waits, and computes the same.
 inline bool meaningful(const CUlaunchAttribute& attribute) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
@@ -89,7 +89,7 @@ struct LaunchKernelEx {
   }
 };
 
-// A function of the host in stream order, which may touch anything.
+// A host function in stream order, which may touch anything.
 struct HostFunction {
   template <class... Rest>
   static void before(Entry entry, Call& call, CUstream stream, Rest...) {
@@ -97,7 +97,7 @@ struct HostFunction {
   }
 };
 
-// A graph of the program's: what its nodes touch, where all of them could be read.
+// A graph of the program: what its nodes touch, if all of them could be read.
 struct GraphLaunch {
   static void before(Entry entry, Call& call, CUgraphExec exec, CUstream stream) {
     op(entry, call, CallKind::graph_launch, stream);
@@ -105,8 +105,7 @@ struct GraphLaunch {
   }
 };
 
-// Brings a graph to the device ahead of its launch. It touches nothing of the program's, but is ordered with
-// everything.
+// Uploads a graph ahead of its launch. It touches nothing of the program's, but is ordered with everything.
 struct GraphUpload {
   static void before(Entry entry, Call& call, CUgraphExec, CUstream stream) { Opaque::before(entry, call, stream); }
 };

@@ -1,4 +1,4 @@
-// Allocations: every way in which memory becomes reachable for kernels, and ends; and what is asked and said about it.
+// Allocations: every way in which kernels gain and lose access to memory, and calls that set its attributes.
 #pragma once
 
 #include "shim/intercept/decode/touch.h"
@@ -6,7 +6,7 @@
 
 namespace nimble::shim::decode {
 
-// Nothing that work could reach comes of it; but the driver may have no memory for it (CallSink::give_back).
+// Makes nothing that work could reach; but the driver may have no memory for it (CallSink::give_back).
 struct TakesMemory {
   template <class... Args>
   static void before(Entry, Call&, Args...) {}
@@ -80,8 +80,8 @@ struct HostRegister {
   static void after(Call& call, void* pointer, std::size_t, unsigned) { allocated(call, address_of(pointer)); }
 };
 
-// Memory that is mapped into reserved addresses. The same memory may be mapped twice, so all of it counts as one
-// object.
+// Memory that is mapped into reserved addresses. The same memory may be mapped twice, so all mapped memory counts as
+// one object.
 struct Map {
   static void before(Entry, Call& call, CUdeviceptr, std::size_t size, std::size_t, CUmemGenericAllocationHandle,
                      unsigned long long) {
@@ -93,7 +93,7 @@ struct Map {
   }
 };
 
-// The end of device memory, or of a mapping of another process's.
+// The end of device memory, or of a mapping of another process's memory.
 struct Free {
   template <class Pointer>
   static void before(Entry, Call& call, Pointer pointer) {
@@ -121,7 +121,7 @@ struct External {
   static void before(Entry, Call& call, Pointer*, Rest...) {
     allocation(call, MemoryKind::external, 0);
   }
-  // From another process: the size is the driver's to tell.
+  // From another process: the driver knows the size.
   static void after(Call& call, CUdeviceptr* out, CUipcMemHandle, unsigned) { of_unknown_size(call, *out); }
   static void after(Call& call, CUdeviceptr* out, CUmemoryPool, CUmemPoolPtrExportData*) {
     of_unknown_size(call, *out);
@@ -154,7 +154,7 @@ struct AllocAsync {
   static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUstream) { *out = call.address; }
 };
 
-// Memory in stream order from a pool of the program's: its stream, address and size.
+// Memory in stream order from one of the program's pools: its stream, address and size.
 struct AllocFromPool {
   static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUmemoryPool, CUstream stream) {
     AllocAsync::before(entry, call, out, bytes, stream);
@@ -171,8 +171,8 @@ struct FreeAsync {
   }
 };
 
-// Which pool allocations come from. From then on allocations of the default pool count as from one of the program's,
-// and none of them is answered from a plan.
+// Sets the default pool. From then on its allocations count as from a pool of the program, and none is served from a
+// plan.
 struct DefaultPool {
   template <class... Args>
   static void before(Entry, Call&, Args...) {}
@@ -182,7 +182,7 @@ struct DefaultPool {
   }
 };
 
-// Something beside the program's work on this device may reach its memory from now on.
+// From now on something other than the program's work on this device may reach its memory.
 inline void shown(Call& call) {
   event(call, CallKind::hidden);
   call.note = call.symbol;
@@ -191,8 +191,8 @@ inline void shown(Call& call) {
 
 inline bool grants(const CUmemAccessDesc& access) { return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE; }
 
-// Who may reach a pool's memory: allocations of the default pool count as from one of the program's from then on. Where
-// it is not only taken from somebody, something else may reach the program's memory, and replay stands aside.
+// Who may reach a pool's memory: from then on allocations of the default pool count as from a pool of the program.
+// Unless the call only takes access away, something else may reach the program's memory, and replay stands aside.
 struct PoolAccess {
   static void before(Entry, Call& call, CUmemoryPool pool, const CUmemAccessDesc* all, std::size_t count) {
     for (std::size_t i = 0; all && i < count; ++i)
@@ -201,12 +201,12 @@ struct PoolAccess {
   static void after(Call&, CUmemoryPool, const CUmemAccessDesc*, std::size_t) { default_pool_changed(); }
 
  private:
-  // Whether the pool is known to be of this device.
+  // Whether the pool is known to be this device's.
   static bool is_home_of(CUmemoryPool pool, const CUmemLocation& location);
 };
 
-// Who may reach mapped memory. Where that is more than the device on which it lies, something else may reach the
-// program's memory, and replay stands aside.
+// Who may reach mapped memory. If that is more than its own device, something else may reach the program's memory, and
+// replay stands aside.
 struct MapAccess {
   static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t, const CUmemAccessDesc* all,
                      std::size_t count) {
@@ -244,8 +244,7 @@ struct Prefetch {
   }
 };
 
-// Hints about managed memory in stream order, or the word that its content is not needed any more: all ranges, as if
-// they were read and written.
+// Hints about managed memory in stream order, or that its content may be discarded: all ranges, as if read and written.
 struct RangeBatch {
   template <class... Rest>
   static void before(Entry entry, Call& call, CUdeviceptr* pointers, std::size_t* sizes, std::size_t count,
@@ -261,7 +260,7 @@ struct RangeBatch {
   }
 };
 
-// To which stream managed memory belongs: the allocation, as if it were read and written.
+// Attaches managed memory to a stream: the allocation, as if read and written.
 struct Attach {
   static void before(Entry entry, Call& call, CUstream stream, CUdeviceptr pointer, std::size_t, unsigned) {
     Opaque::before(entry, call, stream);
@@ -273,8 +272,8 @@ struct Attach {
   }
 };
 
-// Decompression by the device: what each operation reads; where it writes how much, it says itself, so those
-// allocations count as written whole.
+// Decompression by the device: what each operation reads. How much it writes depends on the data, so the destinations
+// count as written whole.
 struct Decompress {
   static void before(Entry entry, Call& call, CUmemDecompressParams* params, std::size_t count, unsigned, std::size_t*,
                      CUstream stream) {

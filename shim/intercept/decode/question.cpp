@@ -19,7 +19,7 @@ Source source_of(CUpointer_attribute attribute, bool of_capture) {
   }
 }
 
-// These are a number of 32 bits, where what is null otherwise is a handle.
+// These are 32-bit numbers; the others that may be null are handles.
 bool is_flag(CUpointer_attribute attribute) {
   return attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE ||
          attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ||

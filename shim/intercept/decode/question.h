@@ -1,8 +1,8 @@
-// What a program asks about memory. Of memory that Nimble stands behind the driver knows the block in which it lies:
-// what an allocation has for itself comes from the sink, the rest from the driver (nimble/internal/answers.def).
+// Queries about memory. For memory that Nimble provides, the driver knows only the block that it lies in: an
+// allocation's own attributes come from the sink, the rest from the driver (nimble/internal/answers.def).
 //
-// Each has, besides before(), a reply(call, known, driver, args...): what the program gets. `known` is what the sink
-// says to the question, `driver` what the call would have reached.
+// Each has, besides before(), a reply(call, known, driver, args...): what the program gets. `known` is the sink's
+// answer, `driver` what the call would have reached.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace nimble::shim::decode {
 
-// No memory of anyone's begins so low: the driver answers about it as about memory that was released.
+// No memory begins this low: the driver answers as for released memory.
 inline constexpr CUdeviceptr kNoMemory = 4096;
 
 inline void ask_about(Call& call, std::uint64_t address) {
@@ -21,7 +21,7 @@ inline void ask_about(Call& call, std::uint64_t address) {
   call.address = address;
 }
 
-// Puts into the driver's answer what the allocation has for itself.
+// Puts the allocation's own attributes into the driver's answer.
 void fill_in(const Call& call, CUpointer_attribute attribute, void* data);
 
 // Asks for the allocation that holds an address: the replayer answers for those that it made.
@@ -70,7 +70,7 @@ struct PointerAttribute {
     const CUresult result = driver(count, attributes, data, none ? kNoMemory : pointer);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
       if (!none) fill_in(call, attributes[i], data[i]);
-      // Of memory that it does not know, which may be the host's, this call gives the address back.
+      // For unknown memory, which may be the host's, this call returns the address itself.
       if (none && data[i] && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)
         *static_cast<CUdeviceptr*>(data[i]) = pointer;
     }
@@ -78,8 +78,8 @@ struct PointerAttribute {
   }
 };
 
-// Says that copies of the allocation that holds an address are to be synchronous, or need not be. That they are is
-// asked for where a device of another kind reaches the memory: from then on something else may.
+// Sets whether copies of the allocation that holds an address are synchronous. Programs ask for that when a device of
+// another kind reaches the memory: from then on something else may.
 struct PointerSetting {
   static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return;  // the driver will say so
@@ -94,7 +94,8 @@ struct PointerSetting {
     if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
     const unsigned value = call.value;
     const CUresult result = driver(&value, attribute, known == CUDA_SUCCESS ? pointer : kNoMemory);
-    // It does not of mapped memory, as a capture's may be: Nimble waits for these copies (CaptureAllocator).
+    // The driver refuses this for mapped memory, which a capture's may be: Nimble waits for these copies
+    // (CaptureAllocator).
     return call.of_capture && result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
   }
 };
@@ -109,14 +110,14 @@ struct MemoryAccess {
                         const CUmemLocation* location, CUdeviceptr pointer) {
     if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
     const CUresult result = driver(flags, location, known == CUDA_SUCCESS ? pointer : kNoMemory);
-    // That of a graph is none that is mapped, which alone has any (tests/fidelity/memory_answers.txt).
+    // Only mapped memory has access flags, and a graph's is not mapped (tests/fidelity/memory_answers.txt).
     if (result == CUDA_SUCCESS && call.of_capture && flags) *flags = 0;
     return result;
   }
 };
 
-// Asks for a handle by which another process, or another device, reaches memory. Who has one sees the program's
-// progress, and replay stands aside.
+// Asks for a handle by which another process, or another device, reaches memory. Its holder can see the program's
+// progress, so replay stands aside.
 struct MemoryHandle {
   template <class Out, class... Rest>
   static void before(Entry entry, Call& call, Out* out, CUdeviceptr pointer, Rest... rest) {
@@ -134,8 +135,8 @@ struct PhysicalHandle {
   }
 };
 
-// Asks how much memory a pool has, or has given out: of a device's own pool, what Nimble serves of it is not as the
-// program has it, so replay stands aside.
+// Asks how much memory a pool has, or has given out: what Nimble serves from a device's own pool differs from what the
+// program has allocated, so replay stands aside.
 struct PoolAttribute {
   static void before(Entry, Call& call, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
     const bool amount = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
@@ -145,7 +146,7 @@ struct PoolAttribute {
     call.question = Question::pool;
     call.address = reinterpret_cast<std::uint64_t>(pool);
   }
-  // Of the pool's memory `width` bytes are Nimble's, in which the program has `size`.
+  // Nimble holds `width` bytes of the pool's memory; the program has `size` of them.
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, CUmemoryPool pool,
                         CUmemPool_attribute attribute, void* value) {
@@ -159,9 +160,9 @@ struct PoolAttribute {
   static bool is_of_a_device(CUmemoryPool pool);
 };
 
-// Asks which nodes a graph has. Nodes for memory that Nimble has provided are not among them, as whoever looks at the
-// nodes may notice. Without an array for them it is asked only how many there are, as PyTorch does after each capture:
-// the driver's answer is right, since that is how many nodes the program could get.
+// Asks which nodes a graph has. Memory that Nimble has provided has no nodes there, which a program that looks at the
+// nodes may notice. Without an array the program asks only for their number, as PyTorch does after each capture: the
+// driver's answer is right, since that is how many it would get.
 struct GraphNodes {
   static void before(Entry, Call& call, CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
     if (!nodes || !count) return;
@@ -185,7 +186,7 @@ struct FreeMemory {
   static void before(Entry, Call& call, Size* free, Size*) {
     if (free) call.question = Question::free_memory;
   }
-  // `size`: how much is left without Nimble.
+  // `size`: how much would be left without Nimble.
   template <class Driver, class Size>
   static CUresult reply(const Call& call, CUresult known, Driver driver, Size* free, Size* total) {
     const CUresult result = known == CUDA_SUCCESS ? driver(free, total) : known;
@@ -194,7 +195,7 @@ struct FreeMemory {
   }
 };
 
-// Asks that memory of graphs that nothing uses goes back to the device.
+// Asks the driver to release unused graph memory.
 struct GraphTrim {
   static void before(Entry, Call& call, CUdevice) { call.question = Question::trim; }
 };

@@ -21,7 +21,7 @@ struct StreamQuery {
   }
 };
 
-// The end of a stream: its handle may come back as another.
+// The end of a stream: its handle may be reused.
 struct StreamDestroy {
   static void before(Entry, Call& call, CUstream stream) {
     call.stream = {stream, reinterpret_cast<std::uint64_t>(stream)};
@@ -66,7 +66,7 @@ struct EventQuery {
   }
 };
 
-// The time between two events. Says whether both have happened, so it observes both.
+// The time between two events. Tells whether both have happened, so it observes both.
 struct EventElapsed {
   static void before(Entry entry, Call& call, float*, CUevent begin, CUevent end) {
     EventQuery::before(entry, call, end);
@@ -74,7 +74,7 @@ struct EventElapsed {
   }
 };
 
-// The end of an event: its handle may come back as another.
+// The end of an event: its handle may be reused.
 struct EventDestroy {
   static void before(Entry, Call& call, CUevent handle) {
     call.event = handle;
@@ -91,8 +91,8 @@ struct ContextSynchronize {
   }
 };
 
-// The end of a context, with its streams and its memory. None ends where there is none, nor does a primary one by a
-// call that is not for it: the driver refuses that, or what ended shows afterwards.
+// The end of a context, with its streams and its memory. Without a current context none ends, and only its own calls
+// end a primary one: the driver refuses others, or what ended shows afterwards.
 struct ContextEnd {
   static void before(Entry, Call& call, CUcontext context) {
     if (context && !is_primary(context)) ends(call, context);
@@ -108,7 +108,7 @@ struct ContextEnd {
     if (call.kind == CallKind::context_end) context_ended(call.context);
   }
 
-  // What ended where that was not seen coming.
+  // Finds out what ended if that was not known beforehand.
   static void shows(Call& call, CUcontext context) {
     if (call.kind != CallKind::context_end && context && !is_primary(context)) ends(call, context);
   }
@@ -121,7 +121,7 @@ struct ContextEnd {
   }
 };
 
-// One user of a context less: taken for its end, but for what is known of its modules, which may be there yet.
+// One user of a context less: taken for its end, except that its modules may still be there.
 struct ContextDetach {
   static void before(Entry entry, Call& call, CUcontext context) { ContextEnd::before(entry, call, context); }
   static void after(Call& call, CUcontext context) { ContextEnd::shows(call, context); }
@@ -160,11 +160,11 @@ struct CaptureBegin {
   }
 };
 
-// What the stream captures next is told what it comes behind: then it may not come behind what the stream has captured
-// before.
+// Sets the dependencies of what the stream captures next, which may then not be ordered after what the stream has
+// captured so far.
 struct CaptureOrder {
   static void before(Entry entry, Call& call, CUstream stream, CUgraphNode*, std::size_t, unsigned flags) {
-    call.stream = stream_ref(entry, stream);  // on which nothing is put
+    call.stream = stream_ref(entry, stream);  // although the call puts nothing on it
     call.unordered = flags & CU_STREAM_SET_CAPTURE_DEPENDENCIES;
   }
   static void before(Entry entry, Call& call, CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*,
@@ -181,9 +181,9 @@ struct CaptureEnd {
   static void after(Call& call, CUstream, CUgraph* graph) { call.graph = *graph; }
 };
 
-// A way by which kernels reach memory that none of their parameters points to, or by which something else reaches the
-// program's memory or sees its progress. From then on no kernel is taken to reach memory through its parameters alone,
-// and replay stands aside.
+// Lets kernels reach memory that none of their parameters points to, or lets something else reach the program's memory
+// or see its progress. From then on we assume that any kernel may reach memory beyond its parameters, and replay stands
+// aside.
 struct Hidden {
   template <class... Args>
   static void before(Entry, Call& call, Args...) {
@@ -193,9 +193,8 @@ struct Hidden {
   }
 };
 
-// A texture or a surface: kernels reach its memory by instructions of their own. What a kernel's code proves holds all
-// the same, since code with such instructions proves nothing; no other kernel is taken to reach memory through its
-// parameters alone.
+// A texture or a surface: kernels reach its memory by instructions of their own. What a kernel's code proves still
+// holds, since code with such instructions proves nothing; any other kernel may reach memory beyond its parameters.
 struct Texture {
   template <class... Args>
   static void before(Entry entry, Call& call, Args... args) {
@@ -205,8 +204,8 @@ struct Texture {
   }
 };
 
-// A texture or a surface of a module's, as programs had them before there were objects for it: a launch reads it as it
-// is then, so what sets it would have to wait for launches that are held back.
+// A module's texture or surface reference, the predecessor of texture objects: a launch reads it as it is then, so
+// calls that set it would have to wait for launches that are held back.
 struct TextureReference {
   template <class... Args>
   static void before(Entry entry, Call& call, Args... args) {

@@ -1,6 +1,5 @@
-// Work whose accesses do not fit into one destination and one source, and the list that says them:
-// docs/reference/formats.md, `accesses`. Lists are made while the program's arguments are valid, and only when
-// recording.
+// Work with more accesses than one destination and one source, and the list of them (docs/reference/formats.md,
+// `accesses`). Lists are made while the program's arguments are valid, and only when recording.
 #pragma once
 
 #include <vector>
@@ -23,7 +22,7 @@ inline void touch_whole(std::vector<TraceAccess>& list, std::uint64_t address, A
   if (address) list.push_back({address, 0, mode.reads, mode.writes});
 }
 
-// `depth` layers of `height` rows of `width` bytes. The gaps between rows are counted in.
+// `depth` layers of `height` rows of `width` bytes. Includes the gaps between rows.
 inline void touch_box(std::vector<TraceAccess>& list, std::uint64_t address, std::uint64_t width, std::uint64_t height,
                       std::uint64_t depth, std::uint64_t pitch, std::uint64_t layer_height, AccessMode mode) {
   if (!width || !height || !depth) return;
@@ -31,7 +30,7 @@ inline void touch_box(std::vector<TraceAccess>& list, std::uint64_t address, std
   touch(list, address, rows * pitch + width, mode);
 }
 
-// Work on a stream that is ordered with everything before and after it: what it touches is not read.
+// Work whose accesses are not decoded: ordered with everything before and after it.
 struct Opaque {
   template <class... Args>
   static void before(Entry entry, Call& call, Args... args) {

@@ -1,5 +1,5 @@
-// The recorded call that this thread is in, for those that the driver tells of it meanwhile (CUPTI's callbacks run on
-// the calling thread, inside the driver's call). The thread's own: nothing to synchronise.
+// The recorded call that this thread is in, for callbacks that the driver makes meanwhile (CUPTI's run on the calling
+// thread, inside the driver's call). Thread-local: nothing to synchronise.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace nimble::shim {
 
 struct CurrentCall {
   const char* symbol = nullptr;  // of the entry point, null outside of recorded calls
-  std::uint64_t ticket = 0;      // what the times that arrive later name this op by; 0: none will come
+  std::uint64_t ticket = 0;      // by which times that arrive later name this op; 0: none will come
 };
 
 inline CurrentCall& current_call() {

@@ -25,7 +25,7 @@ const char* why_not_read(CUgraphNodeType type) {
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return "it uses a semaphore of another API";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return "it waits for or writes values that others look at";
+      return "it waits for or writes values that others read";
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return "it holds a conditional node";
     default:
@@ -40,7 +40,7 @@ void touch_set(std::vector<TraceAccess>& list, const CUDA_MEMSET_NODE_PARAMS& se
 }  // namespace
 
 const char* GraphTable::kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node) {
-  // Runtimes give a kernel handle, in a field of its own or in the function's place.
+  // Runtimes pass a kernel handle, in its own field or in place of the function.
   const CUfunction handle = params.func ? params.func : reinterpret_cast<CUfunction>(params.kern);
   if (!handle) return "it holds a kernel without a function";
   GraphKernel kernel;
@@ -57,7 +57,7 @@ const char* GraphTable::kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node
 }
 
 const char* GraphTable::read(CUgraphNode handle, Graph& result, int depth) {
-  constexpr const char* kRefused = "the driver does not tell what its nodes do";
+  constexpr const char* kRefused = "the driver does not report what its nodes do";
   const auto get_type = driver<decltype(&::cuGraphNodeGetType)>("cuGraphNodeGetType");
   CUgraphNodeType type{};
   if (!get_type || get_type(handle, &type) != CUDA_SUCCESS) return kRefused;
@@ -125,9 +125,9 @@ const char* GraphTable::walk(CUgraph graph, Graph& result, int depth) {
   if (depth > kMostNested) return "graphs are nested too deep in it";
   const auto get_nodes = driver<decltype(&::cuGraphGetNodes)>("cuGraphGetNodes");
   std::size_t count = 0;
-  if (!get_nodes || get_nodes(graph, nullptr, &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
+  if (!get_nodes || get_nodes(graph, nullptr, &count) != CUDA_SUCCESS) return "the driver does not report its nodes";
   std::vector<CUgraphNode> nodes(count);
-  if (count && get_nodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
+  if (count && get_nodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return "the driver does not report its nodes";
   for (std::size_t i = 0; i < std::min(count, nodes.size()); ++i) {
     if (const char* why = read(nodes[i], result, depth)) return why;
   }
@@ -155,7 +155,7 @@ void GraphTable::edited(const Call& call, bool succeeded) {
     case GraphEdit::instantiate:
     case GraphEdit::update:
       if (!succeeded && call.edit == GraphEdit::instantiate) return;
-      // An update that failed may have changed a part of it.
+      // A failed update may have changed part of it.
       why = succeeded ? walk(reinterpret_cast<CUgraph>(const_cast<void*>(call.arguments[0])), graph, 0)
                       : "an update of it failed";
       if (why) graph.why = why;
@@ -171,11 +171,11 @@ void GraphTable::edited(const Call& call, bool succeeded) {
       if (succeeded) touch_set(node.accesses, *static_cast<const CUDA_MEMSET_NODE_PARAMS*>(call.arguments[1]));
       break;
     case GraphEdit::set_other:
-      why = "a node of it was changed in a way that is not followed";
+      why = "one of its nodes was changed in a way that is not tracked";
       break;
   }
   const bool whole = call.edit == GraphEdit::instantiate || call.edit == GraphEdit::update;
-  if (!whole && !succeeded) return;  // the driver refused it: nothing has changed
+  if (!whole && !succeeded) return;  // the driver refused the call: nothing has changed
   const std::lock_guard lock(mutex_);
   if (whole) {
     graphs_[call.exec] = std::move(graph);
@@ -186,7 +186,7 @@ void GraphTable::edited(const Call& call, bool succeeded) {
   Graph& changed = found->second;
   changed.published.reset();
   const auto at = changed.nodes.find(handle(0));
-  if (!why && at == changed.nodes.end()) why = "a node of it was changed that it was not seen to have";
+  if (!why && at == changed.nodes.end()) why = "a node was changed that it is not known to have";
   if (why) {
     if (changed.why.empty()) changed.why = why;
   } else {

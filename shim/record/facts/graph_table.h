@@ -1,8 +1,8 @@
 // What the program's executable graphs do: the accesses and kernels of their nodes, read from the driver when a graph
 // is instantiated or changed. Used when recording, by the recorder alone; owned by it, thread-safe.
 //
-// A graph that holds a node which cannot be read, or that is changed in a way which cannot be followed, counts as
-// unknown, with the reason.
+// A graph with a node that cannot be read, or one that is changed in a way that cannot be tracked, counts as unknown,
+// with the reason.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ struct GraphKernel {
   std::vector<std::uint8_t> params;  // packed
 };
 
-// A graph as it was when it was launched. The table has a share in it as long as the graph is as it was, and so has
-// each launch of it until it is written down; with the last share it goes. Once handed out what is in it belongs to the
-// trace writer, which empties it after writing it down.
+// A graph as it was at launch. The table shares it as long as the graph is unchanged, and so does each launch of it
+// until it is written to the trace; the last share destroys it. Once handed out its content belongs to the trace
+// writer, which empties it after writing it.
 struct GraphInfo {
   bool known = false;
   std::string why;  // where not known
   std::vector<TraceAccess> accesses;
   std::vector<GraphKernel> kernels;
-  std::uint32_t id = kNone;  // in the trace: the writer's
+  std::uint32_t id = kNone;  // in the trace; set by the writer
   std::atomic<std::uint32_t> shares{1};
 
   struct Drop {
@@ -49,7 +49,7 @@ class GraphTable {
   // still valid.
   void edited(const Call& call, bool succeeded);
 
-  // What the graph does now; null where it was never seen being made.
+  // What the graph does now; null if its creation was not seen.
   GraphShare of(CUgraphExec exec);
 
  private:
@@ -59,11 +59,11 @@ class GraphTable {
   };
   struct Graph {
     std::map<CUgraphNode, Node> nodes;
-    std::string why;       // non-empty where something could not be read
-    GraphShare published;  // null where it has changed since
+    std::string why;       // non-empty if something could not be read
+    GraphShare published;  // null if it has changed since
   };
 
-  // Adds the nodes of a graph and of the graphs inside it; the reason, where one cannot be read.
+  // Adds the nodes of a graph and of the graphs inside it; returns the reason if one cannot be read.
   const char* walk(CUgraph graph, Graph& result, int depth);
   const char* read(CUgraphNode node, Graph& result, int depth);
   const char* kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node);

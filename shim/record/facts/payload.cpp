@@ -16,7 +16,7 @@ bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination
     std::memcpy(&word, from + at, sizeof word);
     return word;
   };
-  // A block at a time, without a branch inside: nearly all hold none.
+  // Scans a block at a time without branches: nearly all hold none.
   constexpr std::uint64_t kBlock = 512;
   for (std::uint64_t at = (8 - destination % 8) % 8; at + 8 <= size; at += kBlock) {
     const std::uint64_t end = std::min(at + kBlock, at + (size - at) / 8 * 8);

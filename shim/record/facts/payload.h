@@ -1,6 +1,6 @@
-// What a copy from the host carries that may be a pointer: the words that lie where memory was allocated.
+// Finds possible pointers in a copy from the host: words that point where memory was allocated.
 //
-// Kernels that read tables of pointers touch what these point to, and no parameter says so. Any thread; no lock.
+// Kernels that read tables of pointers touch what these point to, which no parameter shows. Any thread; no lock.
 #pragma once
 
 #include <atomic>
@@ -35,12 +35,12 @@ class AddressRange {
   std::atomic<std::uint64_t> begin_{~std::uint64_t{0}}, end_{0};
 };
 
-// Copies are looked at up to this size, which takes some 30 ms, and up to this number of words that are found.
+// Copies are scanned up to this size, which takes some 30 ms, and up to this number of words found.
 inline constexpr std::uint64_t kMostPayload = std::uint64_t{256} << 20;
 inline constexpr std::size_t kMostWords = 8192;
 
-// Appends the words among `size` bytes, which are copied to `destination`, that lie in the range. False where there is
-// too much to look at, or to keep.
+// Appends those words among `size` bytes, which are copied to `destination`, that point into the range. False if there
+// is too much to scan, or to keep.
 bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination, const AddressRange& range,
                 std::vector<TraceWord>& found);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kForGood = ~std::uint64_t{0};
 
-// What a thread was told: a word, and in which state of memory it leads nowhere, or that it leads somewhere.
+// A thread's cached answer: a word, and in which state of memory it points nowhere, or that it points somewhere.
 struct Told {
   std::uint64_t word = 0, state = 0;
 };
@@ -46,7 +46,7 @@ bool StrayWords::nowhere(std::uint64_t word) {
   if (!reach) return false;
   Told& told = PerThread<Memory>::get().at(word);
   const std::uint64_t state =
-      nearby_.state(word);  // before the driver is asked: what comes meanwhile is seen next time
+      nearby_.state(word);  // before asking the driver: memory that comes meanwhile is seen next time
   if (told.word == word && (told.state == kForGood || told.state == state)) return told.state != kForGood;
   const bool nowhere = reach->nowhere(word);
   if (!nowhere)

@@ -6,8 +6,7 @@
 
 namespace nimble::shim {
 
-// In the order in which they come before a call. Reading memory is no part of it, nor of the times that are kept of it:
-// the timer comes last.
+// In the order of their before(). The time of a call must not include reading memory: the timer comes last.
 RecordObservers make_observers(const ObserverOptions& options, CallContext& context) {
   RecordObservers observers;
   if (!options.bundle.empty())

@@ -10,14 +10,14 @@ namespace nimble::shim {
 
 namespace {
 
-// CUPTI counts calls from 1 in 32 bits; ops are told apart from those by this.
+// CUPTI numbers calls from 1 in 32 bits; this bit marks tickets of the event timer.
 constexpr std::uint64_t kOfEvents = std::uint64_t{1} << 63;
 
 constexpr const char* kGraphs =
     "the program makes CUDA graphs, whose launches can fault while CUPTI traces them: times are taken by events";
 
 constexpr const char* kGaveWay =
-    "another profiler of the program's has taken CUPTI over: times are taken by events, and calls are not counted";
+    "another profiler in the program has taken CUPTI over: times are taken by events, and calls are not counted";
 
 std::atomic<OpTimer*> g_has_cupti{nullptr};  // a process has room for one
 
@@ -31,7 +31,7 @@ bool OpTimer::takes_time(CallKind kind) {
          kind == CallKind::graph_launch || kind == CallKind::opaque;
 }
 
-// Whatever graph there is has been captured, instantiated or launched by a call of these.
+// Any graph in use was captured, instantiated or launched by one of these calls.
 bool OpTimer::makes_graphs(const Call& call) {
   return call.kind == CallKind::capture_begin || call.kind == CallKind::graph_launch ||
          call.edit == GraphEdit::instantiate;
@@ -40,7 +40,7 @@ bool OpTimer::makes_graphs(const Call& call) {
 bool OpTimer::start(const Times& times_go_to) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(started_, true)) return false;
-  // Looked up now: the dynamic loader's lock may be held by a thread that waits for ours, once it can (give_way).
+  // Looked up now: later (give_way) the dynamic loader's lock may be held by a thread that waits for ours.
   if (timing_ != Timing::none) events_ = std::make_unique<EventTimer>(context_, times_go_to);
   if (timing_ == Timing::events) use_events();
   if (timing_ == Timing::cupti && graphs_.load(std::memory_order_relaxed)) {
@@ -79,7 +79,7 @@ void OpTimer::use_events() {
   timer_.store(events_.get(), std::memory_order_release);
 }
 
-// Other threads that are about to make a graph wait here until CUPTI has stopped.
+// Other threads about to make a graph wait here until CUPTI has stopped.
 void OpTimer::graph_comes() {
   const std::lock_guard lock(mutex_);
   if (graphs_.load(std::memory_order_relaxed)) return;
@@ -94,7 +94,7 @@ void OpTimer::graph_comes() {
 
 void OpTimer::give_way() noexcept try {
   if (OpTimer* const timer = g_has_cupti.exchange(nullptr, std::memory_order_acq_rel)) timer->let_go();
-} catch (...) {  // no memory: CUPTI is let go, and nothing is said
+} catch (...) {  // out of memory: CUPTI is released without a message
 }
 
 void OpTimer::let_go() {
@@ -103,7 +103,7 @@ void OpTimer::let_go() {
   if (stopped_) return;
   cupti_->stop();
   gave_way_ = true;
-  if (coverage_) why_not_counted_ = "another profiler of the program's has taken CUPTI over";
+  if (coverage_) why_not_counted_ = "another profiler in the program has taken CUPTI over";
   if (source_ == TimeSource::cupti) {
     why_source_ = kGaveWay;
     use_events();

@@ -1,7 +1,7 @@
-// When the GPU ran the recorded ops, and how many ops there were: CUPTI until the program makes its first CUDA graph,
-// pairs of events from then on.
+// Finds out when the GPU ran the recorded ops, and how many there were: by CUPTI until the program makes its first CUDA
+// graph, by pairs of events from then on.
 //
-// CUPTI breaks programs that use graphs: with graph-level tracing and tracing of copies at once, CUPTI 13.0 has later
+// CUPTI breaks programs that use graphs: with graph-level tracing and tracing of copies at once, CUPTI 13.0 makes later
 // launches of a graph fault (docs/explanation/interception.md says how that was found). A recording must not kill what
 // it records, so no graph is ever made or launched while CUPTI collects activities: it stops before the call that
 // begins the first one, whatever its version. Its callbacks, which only count calls, go on.
@@ -32,9 +32,9 @@ class OpTimer final : public RecordObserver {
   OpTimer(Timing timing, bool coverage, CallContext& context);
   ~OpTimer() override { OpTimer::stop(); }
 
-  // Whether CUPTI is in the process from now on. `times` must not throw.
+  // Returns whether CUPTI is in the process from now on. `times` must not throw.
   bool start(const Times& times) override;
-  // Hands over what is known by now, and lets CUPTI go.
+  // Hands over the times known by now, and releases CUPTI.
   void stop() override;
 
   void comes(const Call& call) override {
@@ -43,12 +43,12 @@ class OpTimer final : public RecordObserver {
   }
   void before(const Call& call, std::uint64_t seq, const std::atomic<bool>& any_captures) override;
   void after(const Call& call, CUresult result, std::uint64_t seq, Observed& observed) override;
-  // What CUPTI has counted, and where times came from.
+  // Adds what CUPTI has counted, and where times came from.
   void sum_up(Summary& summary) const override;
 
  private:
-  // Another profiler of the program's is about to use CUPTI, of which a process has one: whichever timer has it lets it
-  // go. Any thread, any process.
+  // Another profiler in the program is about to use CUPTI, which admits one client per process: the timer that has it
+  // releases it. Any thread, any process.
   static void give_way() noexcept;
   static bool takes_time(CallKind kind);
   static bool makes_graphs(const Call& call);
@@ -64,7 +64,7 @@ class OpTimer final : public RecordObserver {
 
   mutable std::mutex mutex_;  // guards all below
   std::unique_ptr<CuptiProfiler> cupti_;
-  std::unique_ptr<EventTimer> events_;  // at work once timer_ says so
+  std::unique_ptr<EventTimer> events_;  // active once timer_ says so
   bool started_ = false, stopped_ = false, gave_way_ = false;
   std::string why_not_counted_;
   TimeSource source_ = TimeSource::none;

@@ -1,5 +1,5 @@
-// Bytes that are appended in pieces and read as a whole, again and again. What was appended never moves, and memory is
-// kept from one time to the next: appending costs next to nothing while a lock is held. Not synchronised.
+// A reusable buffer: bytes are appended in pieces and read as a whole. Appended bytes never move, and memory is kept
+// for reuse: appending costs next to nothing while a lock is held. Not synchronised.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace nimble::shim {
 
 class RecordBuffer {
  public:
-  // Room for `bytes`, a multiple of 8, in one piece and uninitialised. Good until clear().
+  // Room for `bytes`, a multiple of 8, contiguous and uninitialised. Valid until clear().
   std::uint8_t* append(std::size_t bytes) {
     while (at_ < chunks_.size() && chunks_[at_].size - chunks_[at_].used < bytes) ++at_;
     if (at_ == chunks_.size()) {
@@ -36,7 +36,8 @@ class RecordBuffer {
     }
   }
 
-  // Empties it. Keeps memory for twice what wakes its reader (shim/record/trace/record_queue.cpp), and no more.
+  // Empties it. Keeps memory for twice the size that wakes its reader (shim/record/trace/record_queue.cpp), and no
+  // more.
   void clear() {
     if (chunks_.size() > kMostKept) chunks_.resize(kMostKept);
     for (Chunk& chunk : chunks_) chunk.used = 0;
@@ -58,7 +59,7 @@ class RecordBuffer {
   };
 
   std::vector<Chunk> chunks_;
-  std::size_t at_ = 0;  // the chunk that is being filled; those before it are full, those after it empty
+  std::size_t at_ = 0;  // the chunk being filled; those before it are full, those after it empty
   std::size_t size_ = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr std::size_t kWakeBytes = std::size_t{256} << 10;   // wake the writer 
 constexpr std::size_t kLimitBytes = std::size_t{256} << 20;  // make the program wait
 constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write this often
 
-// At the end of the process: how long to wait for a writer that gets nowhere.
+// At the end of the process: how long to wait for a writer that makes no progress.
 constexpr std::chrono::milliseconds kPatience{5000}, kPatienceInside{300};
 constexpr std::chrono::microseconds kLook{200};
 
@@ -33,7 +33,7 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// Of a recording into memory that has ended, on a thread of the program's: its writer gets on, whatever the program
+// Only for a recording into memory that has ended, on a program thread: its writer makes progress, whatever the program
 // holds. A queue that writes a file lives as long as the process.
 RecordQueue::~RecordQueue() {
   join();
@@ -60,24 +60,24 @@ void for_each(const RecordBuffer& records, Look look) {
   });
 }
 
-// Its share of the graph goes.
+// Releases its share of the graph.
 void drop_one(const QueueItem& item) noexcept {
   if (item.type == QueueItem::Type::call) GraphShare(static_cast<const Record&>(item).graph);
 }
 
 }  // namespace
 
-// What is not written any more.
+// Drops records that will not be written.
 void RecordQueue::drop(const RecordBuffer& records) noexcept { for_each(records, drop_one); }
 
 bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
   if (broken_ || refusing_) return false;
   if (closed_.load(std::memory_order_relaxed)) return true;
   if (!started_.load(std::memory_order_relaxed)) {
-    // The file is opened here, in a call of the driver's, where a file may be opened: by another thread that could be
-    // while the program opens one, which would get another number than it does without Nimble.
+    // Opens the file here, inside a driver call, which may open files anyway: another thread might open it at the same
+    // time as the program opens one, which would then get another descriptor than without Nimble.
     if (options_.store || !TraceWriter::may_wait(options_.path)) make_writer();
-    // Never joined: at its end a thread returns memory, for which it may need a lock that an interrupted thread holds.
+    // Never joined: an exiting thread returns memory, for which it may need a lock that an interrupted thread holds.
     const bool runs = start_own_thread([this] {
       run();
       ended_.store(true, std::memory_order_release);
@@ -87,7 +87,7 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
       const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
       if (writer) writer->discard();
       lock.unlock();
-      log(LogLevel::warning, "no thread can be started, which is to write what is recorded: nothing is");
+      log(LogLevel::warning, "the writer thread cannot be started: not recording");
       if (options_.stops) options_.stops();
       return false;
     }
@@ -125,19 +125,19 @@ void RecordQueue::make_writer() {
                                : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
   if (options_.is_read) {
     reading_ = writer->reading();
-    reading_.open();  // here, as the file itself (make_room)
+    reading_.open();  // here, like the file itself (make_room)
   }
   writer_.store(writer.release(), std::memory_order_release);
 }
 
-// Whatever fails here, most likely for want of memory, ends the recording and nothing else.
+// A failure here, most likely out of memory, ends the recording and nothing else.
 void RecordQueue::run() noexcept {
   try {
     return write_all();
   } catch (const std::exception& error) {
     try {
       log(LogLevel::error, options_.path + ": recording ends here: " + error.what());
-    } catch (...) {  // it is left unsaid
+    } catch (...) {  // no message
     }
   } catch (...) {
   }
@@ -152,7 +152,7 @@ void RecordQueue::run() noexcept {
 }
 
 void RecordQueue::write_all() {
-  Guard guard;  // whatever the driver calls from here passes through
+  Guard guard;  // calls from inside the driver pass through
   if (!writer_.load(std::memory_order_acquire)) make_writer();
   TraceWriter* const writer = writer_.load(std::memory_order_relaxed);
   writer->begin();
@@ -180,7 +180,7 @@ void RecordQueue::write_all() {
     stop_writing(lock, taken, can_write);
     lock.lock();
   } else {
-    // What came meanwhile, with the lock held so that nothing more comes.
+    // Records that came meanwhile, with the lock held so that no more come.
     write(buffer_);
     buffer_.clear();
     if (!writer->close(coverage_, probe_, {})) broken_ = true;
@@ -191,8 +191,8 @@ void RecordQueue::write_all() {
   if (stops && options_.stopped) options_.stopped();
 }
 
-// The program goes on: nothing of ours may stay in its way, and so whatever takes long is done without the lock. Where
-// the file has reached its bound, the writer takes no calls any more, but times of those that are in it.
+// The program goes on, and nothing of ours may block it: whatever takes long happens without the lock. If the file has
+// reached its limit, the writer takes no more calls, but still takes the times of those in it.
 void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write) {
   TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
   refusing_ = true;
@@ -207,7 +207,7 @@ void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer&
   taken.clear();
   if (options_.stops) options_.stops();
   lock.lock();
-  taken.swap(buffer_);  // times of what is in the file
+  taken.swap(buffer_);  // times of calls in the file
   const Coverage coverage = std::move(coverage_);
   const std::optional<ProbeTotals> probe = std::move(probe_);
   broken_ = true;
@@ -218,7 +218,7 @@ void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer&
   writer.let_go();
 }
 
-// The process is ending: nobody looks after what is left in the buffer, unless the writer is still at it.
+// The process is ending: no one will write what is left in the buffer, unless the writer is still running.
 void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
   const NotCancelled not_cancelled;
   if (!closed_.load(std::memory_order_relaxed)) {
@@ -230,7 +230,7 @@ void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
   if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_, {})) broken_ = true;
 }
 
-// A writer that is just about to wait misses it, and looks after its period. So with stop().
+// A writer that is just about to wait misses it, and looks after its period. The same holds for stop().
 void RecordQueue::hurry() {
   hurried_ = true;
   wake_writer_.notify_one();
@@ -242,7 +242,7 @@ bool RecordQueue::stop(Ending ending) noexcept {
   stopping_ = true;
   if (!started_) return false;
   wake_writer_.notify_one();
-  wake_program_.notify_all();  // who misses it is woken by the writer
+  wake_program_.notify_all();  // threads that miss it are woken by the writer
   return true;
 }
 

@@ -18,7 +18,7 @@ void StreamTracks::bar(const Op& op, double begin_us, double duration_us, std::s
   out_.push_back('\n');
 }
 
-// Moved right where two threads overlap.
+// Bars move right where two threads overlap.
 void StreamTracks::add(const Op& op, double begin_us, double duration_us) {
   if (busy_until_us_.size() <= op.stream) busy_until_us_.resize(op.stream + 1);
   double& busy_until = busy_until_us_[op.stream];
@@ -36,7 +36,7 @@ std::optional<DeviceTime> StreamTracks::await(std::uint64_t ticket, const Op& op
 void StreamTracks::came(const DeviceTime& time, bool has_room) {
   const auto found = awaited_.find(time.ticket);
   if (found == awaited_.end()) {
-    // Most wait for an op that is about to come. What belongs to none, such as copies of a probe, must not pile up.
+    // Most wait for an op that is about to come. Times without an op, such as of a probe's copies, must not pile up.
     constexpr std::size_t kMostEarly = std::size_t{1} << 20;
     if (early_.size() >= kMostEarly) early_.clear();
     early_.try_emplace(time.ticket, time);

@@ -1,4 +1,4 @@
-// The bars of a trace's stream tracks: when each op ran. By device time, where that comes, before its op or after it;
+// The bars of a trace's stream tracks: when each op ran. By device time, if one arrives, before its op or after it;
 // else by the host's.
 //
 // Owns the times that have no op yet, and the ops that have no time yet. Used by the writer's thread alone.
@@ -26,19 +26,19 @@ class StreamTracks {
     CallKind kind = CallKind::opaque;
   };
 
-  // Bars go to the end of `out`, and times count from `epoch_ns`. What the references name must outlive it.
+  // Appends bars to `out`; times count from `epoch_ns`. Both referenced objects must outlive it.
   StreamTracks(const TraceDefinitions& definitions, std::string& out, std::uint64_t epoch_ns)
       : definitions_(definitions), out_(out), epoch_ns_(epoch_ns) {}
 
   double microseconds(std::uint64_t ns) const { return ns > epoch_ns_ ? static_cast<double>(ns - epoch_ns_) / 1e3 : 0; }
 
-  // No device time will come for the op: the host's, which ops of another thread may share.
+  // No device time will come for the op: uses the host's, which may overlap ops of another thread.
   void add(const Op& op, double begin_us, double duration_us);
-  // A time with this ticket will come for it. If it has come already: that.
+  // A time with this ticket will come for the op. Returns it if it has come already.
   std::optional<DeviceTime> await(std::uint64_t ticket, const Op& op);
-  // A time has come. Its op's bar is written where there is room.
+  // A time has come. Writes its op's bar if there is room.
   void came(const DeviceTime& time, bool has_room);
-  // The op is not in the trace after all; or none that is waited for is.
+  // The op is not in the trace after all; or none of the awaited ones is.
   void forget(std::uint64_t ticket) { awaited_.erase(ticket); }
   void forget_awaited() { awaited_.clear(); }
 

@@ -21,7 +21,7 @@ void append_words(std::string& out, const Record& record) {
   out.push_back(']');
 }
 
-// What a probe compared, and what it saw change: both as `[[address, bytes], ...]`.
+// What a probe compared, and what changed: both as `[[address, bytes], ...]`.
 void append_probe(std::string& out, const TraceAccess* list, std::size_t count) {
   const auto ranges = [&](const char* key, bool writes) {
     append(out, R"(,"{}":[)", key);
@@ -88,7 +88,7 @@ void append_allocation(std::string& out, const Record& record, TraceDefinitions&
       append(out, R"(,"image":{})", definitions.image(*image));
 }
 
-// One case for each kind of call: as many branches as there are kinds, and nothing between them.
+// One case for each kind of call.
 void append_kinds_own(std::string& out, const Record& record, TraceDefinitions& definitions) {
   const Call& call = record.call;
   switch (call.kind) {

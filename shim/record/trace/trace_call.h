@@ -1,4 +1,4 @@
-// The arguments of a call, as its event in a trace has them. analyzer/input/trace_reader_calls.cpp reads them.
+// A call's arguments, as written to its event in a trace. analyzer/input/trace_reader_calls.cpp reads them.
 //
 // No state; used by the writer's thread.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace nimble::shim {
 
-// Appends them, without braces. What the call names was written down before; but an image may be now.
+// Appends them, without braces. Definitions of what the call names were written before; an image's may be written now.
 void append_arguments(std::string& out, const Record& record, TraceDefinitions& definitions);
 
 }  // namespace nimble::shim

@@ -15,7 +15,7 @@ namespace nimble::shim {
 
 namespace {
 
-// The kernel's name as people say it: demangled, without its parameter list.
+// The kernel's readable name: demangled, without its parameter list.
 std::string spoken(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
@@ -32,7 +32,7 @@ std::string spoken(const std::string& name) {
   return result;
 }
 
-// What is known of a kernel's code: `,"self_contained":...` and so on.
+// Facts about a kernel's code: `,"self_contained":...` and so on.
 void append_code(std::string& out, const FunctionInfo& function) {
   append(out, R"(,"self_contained":{})", function.self_contained);
   if (function.constants) out += R"(,"constants":true)";
@@ -110,8 +110,8 @@ std::uint32_t TraceDefinitions::stream(const Record& record) {
   return id;
 }
 
-// Its streams are gone with it, and their handles may come back. Events do not tell whose they are; a new id for one
-// that lives on only means that less is known of it.
+// Its streams are gone with it, and their handles may be reused. We do not know which context an event belongs to; a
+// new id for one that lives on only loses precision.
 void TraceDefinitions::context_ends(CUcontext context) {
   std::erase_if(streams_, [&](const auto& entry) { return !context || entry.second.context == context; });
   events_.clear();
@@ -132,7 +132,7 @@ std::uint32_t TraceDefinitions::image(const ImageInfo& image) {
   return found->second;
 }
 
-// What is written of it, but for its id.
+// Its definition, except for the id.
 std::string TraceDefinitions::describe(const FunctionInfo& function) {
   const std::string image_id = function.image ? fmt::format("{}", image(*function.image)) : "null";
   std::string params;
@@ -157,8 +157,8 @@ std::uint32_t TraceDefinitions::function(const FunctionInfo& function) {
   std::uint32_t& id = found->second;
   if (!is_new) return id;
   const std::string known = describe(function);
-  // A kernel has several handles: nodes of a graph name it by another than the launches that they were captured from.
-  // What is seen of one is seen of all.
+  // A kernel has several handles: graph nodes name it by another than the launches that they were captured from. All
+  // share one id.
   id = static_cast<std::uint32_t>(names_.size());
   if (function.image) {
     const auto [same, is_first] = known_functions_.try_emplace(known, id);
@@ -171,7 +171,7 @@ std::uint32_t TraceDefinitions::function(const FunctionInfo& function) {
   return id;
 }
 
-// Written down once. In parts, so that no line grows beyond what readers take.
+// Written once. In parts, so that no line exceeds what readers accept.
 std::uint32_t TraceDefinitions::graph(GraphInfo& graph) {
   if (graph.id != kNone) return graph.id;
   graph.id = next_graph_++;

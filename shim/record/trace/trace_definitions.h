@@ -1,8 +1,8 @@
 // The definitions of a trace: the events that give functions, images, graphs, streams and the rest the ids by which
 // calls name them, as they first appear. analyzer/input/trace_reader_definitions.cpp reads them.
 //
-// Owns the ids. They are the file's own: the shim's tables number what the program never launches, too. Used by the
-// writer's thread alone.
+// Owns the ids, which are the file's own: the shim's tables also number functions that the program never launches. Used
+// by the writer's thread alone.
 #pragma once
 
 #include <cuda.h>
@@ -21,10 +21,10 @@ namespace nimble::shim {
 
 class TraceDefinitions {
  public:
-  // Lines go to the end of `out`, which must outlive it.
+  // Appends lines to `out`, which must outlive it.
   explicit TraceDefinitions(std::string& out) : out_(out) {}
 
-  // Each writes what is new down, and returns its id.
+  // Each writes a definition if it is new, and returns its id.
   void thread(std::uint32_t thread);
   std::uint32_t stream(const Record& record);
   std::uint32_t event(CUevent event);
@@ -34,12 +34,12 @@ class TraceDefinitions {
   // Empties the graph, too.
   std::uint32_t graph(GraphInfo& graph);
 
-  // The handle may come back as something new.
+  // The handle may be reused.
   void stream_ends(std::uint64_t key) { streams_.erase(key); }
   void event_ends(CUevent event) { events_.erase(event); }
   void context_ends(CUcontext context);
 
-  // The ids of what was written down.
+  // The ids written so far.
   std::optional<std::uint32_t> stream_of(std::uint64_t key) const;
   std::uint32_t event_of(CUevent event) const { return events_.at(event); }
   std::uint32_t function_of(const FunctionInfo* function) const { return functions_.at(function); }
@@ -61,7 +61,7 @@ class TraceDefinitions {
   std::string& out_;
   std::vector<bool> threads_;  // defined already, by id
   std::unordered_map<const FunctionInfo*, std::uint32_t> functions_;
-  std::unordered_map<std::string, std::uint32_t> known_functions_;  // of images that are known, by what is written
+  std::unordered_map<std::string, std::uint32_t> known_functions_;  // of known images, by their written definition
   std::unordered_map<const ImageInfo*, std::uint32_t> images_;
   std::unordered_map<std::uint64_t, Stream> streams_;
   std::unordered_map<CUevent, std::uint32_t> events_;

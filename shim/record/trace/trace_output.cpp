@@ -16,10 +16,10 @@ namespace nimble::shim {
 
 namespace {
 
-// Kept free below the limit for times that are still to come.
+// Kept free below the limit for outstanding times.
 constexpr std::uint64_t kForTimes = std::uint64_t{1} << 20;
 
-// Kept for the next lines. What came at once may have been much more.
+// Capacity kept for the next lines. A single batch may have been much larger.
 constexpr std::size_t kMostText = std::size_t{1} << 20;
 
 template <class... Args>
@@ -49,7 +49,7 @@ void TraceOutput::begins_here() {
 
 bool TraceOutput::fits_call() {
   if (fits(kForEnd + std::min(kForTimes, limit_ / 16))) return true;
-  why_full_ = fmt::format("the trace has the {} MiB that NIMBLE_TRACE_LIMIT allows", limit_ >> 20);
+  why_full_ = fmt::format("the trace has reached the {} MiB of NIMBLE_TRACE_LIMIT", limit_ >> 20);
   return false;
 }
 
@@ -70,8 +70,8 @@ bool TraceOutput::flush() {
   return false;
 }
 
-// For a file that could not be written to its end, and may end in the middle of a line: cuts off at least `room` bytes,
-// which can be written again, and leaves whole lines. False where no whole line but its first ones would be left.
+// For a file that could not be written completely, and may end in the middle of a line: cuts at least `room` bytes off,
+// which can be written again, and leaves whole lines. False if only its header lines would be left.
 bool TraceOutput::cut_back(std::uint64_t room) {
   const std::optional<std::uint64_t> there = file_.is_direct() ? std::nullopt : file_.size();
   if (!there || *there < header_size_ + room) return false;
@@ -105,7 +105,7 @@ bool TraceOutput::end(const std::string& why, bool is_wanted) {
   return ended_;
 }
 
-// Where the disk is full, the end takes the place of the last calls.
+// If the disk is full, the end replaces the last calls.
 bool TraceOutput::write_end() {
   const std::uint64_t lines = text_.size();
   text_ += kTraceEnd;
@@ -121,12 +121,13 @@ bool TraceOutput::write_end() {
   return ended_;
 }
 
-// Under the name that it is to have stands no file that others would find cut off. What there are of calls is kept.
+// Does not put a truncated file under the final name. Keeps the calls that there are.
 bool TraceOutput::leave_unended(const std::string& why) {
   const std::string reason = why.empty() ? std::strerror(ENOSPC) : why;
   if (size_ > header_size_ && file_.cut(size_) == 0) {
-    say(LogLevel::warning, "recording ends here: {}. There is no room for the end of {} either: what there is stays {}",
-        reason, file_.wanted(), file_.path());
+    say(LogLevel::warning,
+        "recording ends here: {}. There is no room for the end of {} either: the calls so far stay in {}", reason,
+        file_.wanted(), file_.path());
     file_.close();
   } else {
     say(LogLevel::error, "cannot write the trace {}: {}. Not recording.", file_.wanted(), reason);
@@ -135,13 +136,13 @@ bool TraceOutput::leave_unended(const std::string& why) {
   return false;
 }
 
-// Before the end that was written last, where the file has such a thing as places. The end goes first: written over in
-// part, since the process ends just then, it would be the rest of a line that is none.
+// Inserts before the last end, if the file is seekable. Removes the end first: partly overwritten, should the process
+// end just then, it would leave a broken line.
 bool TraceOutput::write_late() {
   if (file_.is_direct()) {
     if (::lseek(file_.number(), -static_cast<off_t>(kTraceEnd.size()), SEEK_CUR) < 0) return false;
   } else {
-    // Under its name it may have become the program's: opened, emptied and written anew.
+    // The program may have reused the file by its name: opened, truncated and rewritten it.
     char end[kTraceEnd.size()];
     const bool same =
         file_.size() == size_ + kTraceEnd.size() &&

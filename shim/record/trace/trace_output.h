@@ -1,10 +1,10 @@
-// Where the lines of a trace go: a file of ours, with a limit, which is whole after each close; or memory.
+// Where the lines of a trace go: our own file, with a size limit, complete after each close; or memory.
 //
-// A file has a name of its own until it is closed (include/nimble/internal/files/own_file.h). Where it cannot be
-// written on, it ends with whole lines, and properly if it can be.
+// A file has a temporary name until it is closed (include/nimble/internal/files/own_file.h). If writing fails, it still
+// ends with whole lines, and properly if possible.
 //
-// Owns the file, and the lines that are not written yet. What was written, where, and why not, it says in the log. Used
-// by the writer's thread alone.
+// Owns the file, and the lines that are not written yet. Logs what was written, where, and why not. Used by the
+// writer's thread alone.
 #pragma once
 
 #include <cstdint>
@@ -20,47 +20,47 @@ namespace nimble::shim {
 
 class TraceOutput {
  public:
-  // Creates the file, or says why it cannot be. It gets never more than `limit_bytes`, if that is not 0.
+  // Creates the file, or logs why it cannot. Never exceeds `limit_bytes`, if that is not 0.
   TraceOutput(const std::string& path, std::uint64_t limit_bytes);
   explicit TraceOutput(std::shared_ptr<TraceStore> store) : limit_(0), store_(std::move(store)) {}
 
-  // Lines that are not written yet: whoever has more appends it.
+  // Lines that are not written yet: callers append to it.
   std::string& text() { return text_; }
   void line(std::string_view event);
 
   bool good() const { return file_.is_open() || store_; }
   bool is_memory() const { return store_ != nullptr; }
   bool is_ended() const { return ended_; }
-  // Why nothing more may come; empty where it may.
+  // Why nothing more may be written; empty if it may.
   const std::string& why_full() const { return why_full_; }
-  // The lines so far are what comes first, without which it is no trace.
+  // The lines so far are the header, without which it is not a trace.
   void begins_here();
-  // Whether the limit leaves room for the lines that are there, and so much more.
+  // Whether the limit leaves room for the pending lines, and `room` more bytes.
   bool fits(std::uint64_t room) const { return limit_ == 0 || size_ + text_.size() + room <= limit_; }
-  // For one line of a call, and for the times and the end that come after it. If not, nothing more may come.
+  // The same for one call's line, and for the times and the end after it. If not, nothing more may be written.
   bool fits_call();
-  // For the end alone.
+  // The same for the end alone.
   bool fits_time() const { return fits(kForEnd); }
 
-  // Hands the lines to the operating system. False once that has failed: then the file ends with a whole line.
+  // Writes the lines. False once that has failed: then the file ends with a whole line.
   bool flush();
-  // Flushed: whether what comes first is there. If not, that is said, and the file goes.
+  // After a flush: whether the header was written. If not, logs that and removes the file.
   bool has_begun();
-  // Ends the file, after the lines that are there, and gives it its name. `why`: why the recording ends, where the
-  // program goes on; `is_wanted`: nothing is amiss. False where it has no end.
+  // Ends the file after the pending lines, and gives it its name. `why`: why the recording ends, if the program goes
+  // on; `is_wanted`: as intended. False if the end could not be written.
   bool end(const std::string& why, bool is_wanted);
-  // Once it is ended: puts the lines that are there before its end. False where nothing more can be written.
+  // Once it is ended: inserts the pending lines before its end. False if nothing more can be written.
   bool write_late();
 
-  // Of whole lines in the file.
+  // The size of the whole lines in the file.
   std::uint64_t bytes() const { return size_; }
   // Where the file is.
   const std::string& path() const { return file_.location(); }
-  // To read by what has been written so far. Nothing where it is no file.
+  // For reading what has been written so far. Not open if it is not a regular file.
   GrowingFile reading() const { return file_.reading(); }
-  // There is to be no file.
+  // Removes the file.
   void discard() { file_.discard(); }
-  // Its copy of the file, which keeps it locked, is closed.
+  // Closes this process's copy of the file, which keeps it locked.
   void let_go() noexcept { file_.close(); }
 
  private:
@@ -73,10 +73,10 @@ class TraceOutput {
 
   OwnFile file_;
   const std::uint64_t limit_;
-  std::uint64_t size_ = 0;         // of the whole lines in the file, but for its end
-  std::uint64_t header_size_ = 0;  // of what comes first
+  std::uint64_t size_ = 0;         // of the whole lines in the file, without its end
+  std::uint64_t header_size_ = 0;  // of the header
   std::string why_full_;
-  std::shared_ptr<TraceStore> store_;  // then there is no file; let go of once it is full
+  std::shared_ptr<TraceStore> store_;  // then there is no file; released once it is full
   bool ended_ = false;
   std::string text_;
 };

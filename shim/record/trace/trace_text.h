@@ -1,7 +1,7 @@
-// Pieces of the text of a trace that events of several kinds are made of. Internal to
-// shim/record/trace/; analyzer/input/trace_fields.h reads them back.
+// Pieces of trace text that several kinds of event use. Internal to shim/record/trace/; analyzer/input/trace_fields.h
+// reads them back.
 //
-// Each appends to a string of the caller's and keeps nothing. Any thread; no errors.
+// Each appends to the caller's string. No state; any thread; no errors.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,12 +18,12 @@
 
 namespace nimble::shim {
 
-// Of a trace that is whole.
+// The end of a complete trace.
 inline constexpr std::string_view kTraceEnd =
     R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.end","args":{"dropped":0}})json"
     "\n]\n";
 
-// A JSON string with its quotes. Bytes that are no UTF-8 are replaced, never thrown at.
+// A JSON string with its quotes. Invalid UTF-8 is replaced; never throws.
 inline std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

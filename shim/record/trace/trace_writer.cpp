@@ -81,17 +81,17 @@ bool TraceWriter::write(const Record& record) {
   const std::size_t before = output_.text().size();
   put(record);
   if (output_.fits_call()) return true;
-  // What else it has left behind here is of no use to anybody: nothing follows.
+  // The rest of what it has appended is of no use: nothing follows.
   output_.text().resize(before);
   tracks_.forget(record.ticket);
   return false;
 }
 
-// Writes down what the call names. Its op.
+// Defines what the call names. Returns its op.
 StreamTracks::Op TraceWriter::define(const Record& record) {
   const Call& call = record.call;
   definitions_.thread(call.thread);
-  // What failed had no effect, and a stream that captures cannot be asked what it is: no stream is defined for that.
+  // A failed call had no effect, and a capturing stream's kind cannot be queried: no stream is defined for these.
   const bool named =
       call.has_stream && (record.result == CUDA_SUCCESS || definitions_.stream_of(call.stream.key).has_value());
   StreamTracks::Op op{record.seq, kNone, kNone, call.symbol, call.kind};
@@ -107,7 +107,7 @@ StreamTracks::Op TraceWriter::define(const Record& record) {
 void TraceWriter::put(const Record& record) {
   if (!good()) return;
   const Call& call = record.call;
-  // The handle may come back as something new.
+  // The handle may be reused.
   if (call.ends == Ends::stream) definitions_.stream_ends(call.stream.key);
   if (call.ends == Ends::event) definitions_.event_ends(call.event);
   if (call.ends == Ends::green_context) definitions_.context_ends(call.context);
@@ -138,14 +138,14 @@ void TraceWriter::write(const DeviceTime& time) {
 
 bool TraceWriter::flush() {
   if (output_.flush()) return true;
-  tracks_.forget_awaited();  // of some nothing stands in the file
+  tracks_.forget_awaited();  // some of them have no call in the file
   return false;
 }
 
 // ---- the end ----
 
 bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending) {
-  if (output_.is_memory()) return flush();  // whoever reads it knows that it may go on
+  if (output_.is_memory()) return flush();  // its reader knows that it may go on
   if (!good()) return false;
   if (output_.is_ended()) return output_.write_late();
   flush();

@@ -17,7 +17,7 @@ Answer CaptureAllocator::allocate(Call& call) {
   const std::optional<Capturing> capture = uses_.captures.of(call);
   if (!capture || !capture->active) return std::nullopt;
   if (asked_of_graphs_.load(std::memory_order_relaxed) && !uses_.pool.is_asked_for(capture->id)) return std::nullopt;
-  // The driver takes it where the stream is, whatever is current.
+  // The driver allocates in the stream's context, whichever is current.
   CUcontext const context = streams().context(call.stream);
   if (!context) return uses_.pool.refusal(capture->id, {});
   const CaptureHome home{context, default_pool_changes()};
@@ -26,10 +26,10 @@ Answer CaptureAllocator::allocate(Call& call) {
   if (!slot) {
     const Answer refusal = call.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
     if (refusal)
-      uses_.log.say("a capture gets no " + std::to_string(call.size) + " bytes: " +
+      uses_.log.say("no memory for a capture's allocation of " + std::to_string(call.size) + " bytes: " +
                     (*refusal == CUDA_ERROR_OUT_OF_MEMORY
                          ? "the driver has none"
-                         : "it has others of another device, or the pool was changed meanwhile"));
+                         : "its other memory is another device's, or the pool was changed meanwhile"));
     return refusal;
   }
   call.address = slot->address;
@@ -42,7 +42,7 @@ Answer CaptureAllocator::allocate(Call& call) {
   return CUDA_SUCCESS;
 }
 
-// Where there is none it is tried again each time that something else has let go of memory.
+// If there is none, retries each time that something else has released memory.
 std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturing& capture, CaptureHome home) {
   const auto try_once = [&] {
     return uses_.pool.allocate(capture.id, home, call.stream.key, uses_.captures.count_nodes(capture.graph), call.size);
@@ -92,7 +92,7 @@ Answer CaptureAllocator::release_of_pool(const Call& call) {
   return CUDA_SUCCESS;
 }
 
-// As cuMemFree waits for the GPU, or is refused while somebody captures: by such a call on a piece of memory of ours.
+// Behaves as cuMemFree, which waits for the GPU, or is refused during captures: by such a call on memory of ours.
 CUresult CaptureAllocator::wait_as_release_does() const {
   CallContext& context = uses_.context;
   const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context.driver_symbol("cuMemAlloc_v2"));
@@ -125,7 +125,7 @@ Answer CaptureAllocator::add_release(const Call& call) {
   return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// What comes to those addresses next is another allocation.
+// The next memory at those addresses is another allocation.
 void CaptureAllocator::launched(const Call& call) {
   for (const std::uint64_t address : uses_.pool.graphs().launched(call.exec, call.stream.key)) answers_.gone(address);
 }
@@ -147,11 +147,11 @@ void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
 Answer CaptureAllocator::answer(Call& call) {
   switch (call.question) {
     case Question::graph_memory:
-      // The nodes that stand for memory, which the driver would have made.
+      // The allocation nodes that the driver would have made.
       if ((!call.graph || uses_.pool.memory_of(call.graph)) &&
           !asked_of_graphs_.exchange(true, std::memory_order_relaxed))
         uses_.log.say(
-            "the program asks about memory of its graphs: what it allocates in captures is the driver's from now on");
+            "the program asks about its graphs' memory: from now on the driver serves what it allocates in captures");
       return std::nullopt;
     case Question::free_memory: {
       const std::optional<std::uint64_t> free = uses_.shortage.free_memory().told();
@@ -185,7 +185,7 @@ Answer CaptureAllocator::answer_about_memory(Call& call) {
   call.size = found->size;
   call.of_capture = true;
   answers_.answer(call, found->address, uses_.functions.driver(), found->context);
-  if (call.shown) uses_.graphs.tell(call);  // it does not come to after()
+  if (call.shown) uses_.graphs.tell(call);  // after() does not run
   return CUDA_SUCCESS;
 }
 

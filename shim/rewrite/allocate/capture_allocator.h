@@ -1,11 +1,11 @@
-// What a program allocates in stream order while it captures, and releases, and asks about: answered from the captures'
-// pool (shim/rewrite/pool/capture_pool.h) as the driver would answer of memory of its own.
+// Answers a program's stream-ordered allocations, releases and queries of memory while it captures: from the captures'
+// pool (shim/rewrite/pool/capture_pool.h), as the driver would for its own memory.
 //
-// What the driver serves becomes a node, whose memory cannot be released before the graph was launched: who captures
-// for a graph's sake, and lets go of what it was captured with, must not get such.
+// An allocation that the driver serves becomes a node, whose memory cannot be released before the graph was launched: a
+// program that captures for the sake of the graph, and then releases what it captured with, must not get one.
 //
-// Owns what allocations of the pool have for themselves, and whether the program has asked about its graphs' memory. No
-// lock of its own; calls the driver. Any thread.
+// Owns the attributes of the pool's allocations, and whether the program has asked about its graphs' memory. No lock of
+// its own; calls the driver. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -44,7 +44,7 @@ class CaptureAllocator {
   };
   explicit CaptureAllocator(const Uses& uses) : uses_(uses) {}
 
-  // --- Answers to the program's calls; nothing where the driver is to answer.
+  // --- Answers to the program's calls; nothing if the driver is to answer.
 
   Answer allocate(Call& call);
   Answer release(const Call& call);
@@ -55,12 +55,12 @@ class CaptureAllocator {
 
   // --- What becomes of the memory.
 
-  // The program has copied or set memory. One of the synchronous calls returns once that is done, if the program wants
-  // it so of the memory.
+  // The program has copied or set memory. A synchronous call waits until that is done, if the program has asked for
+  // this for the memory.
   void copied(const Call& call);
   // The program has launched a graph, which may release some.
   void launched(const Call& call);
-  // It has gone from captures that are over, and may come to others.
+  // Captures that are over no longer have these slots; others may get them.
   void gone(const std::vector<MemorySlot>& slots);
 
  private:

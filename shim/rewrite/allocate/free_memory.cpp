@@ -24,7 +24,7 @@ std::uint64_t FreeMemory::left_in(CUcontext context) const {
   return free;
 }
 
-// All that ours hold would be free, but for the part that the driver would keep.
+// All memory of our captures would be free, except the part that the driver would keep.
 std::optional<std::uint64_t> FreeMemory::told() {
   CUcontext const context = current_context();
   const std::optional<CUdevice> device = device_of(context);
@@ -34,7 +34,7 @@ std::optional<std::uint64_t> FreeMemory::told() {
   std::uint64_t kept = reserve.bytes(*device);
   if (held + kept == 0) return std::nullopt;
   const std::uint64_t free = left();
-  if (kept > held + free) {  // it would have given some back to whoever has that memory now
+  if (kept > held + free) {  // then it would have given some to whatever has that memory now
     trim(context);
     kept = reserve.bytes(*device);
   }

@@ -1,6 +1,6 @@
-// How much of a device's memory is free: by now, and as the program is told (cuMemGetInfo). That is what there would be
-// if the driver had served its captures: all that Nimble holds for them, but for what the driver would keep
-// (shim/rewrite/memory/graph_reserve.h).
+// How much of a device's memory is free: really, and as we tell the program (cuMemGetInfo). The latter is what would be
+// free if the driver had served its captures: it includes all that Nimble holds for them, except what the driver would
+// keep (shim/rewrite/memory/graph_reserve.h).
 //
 // Owns nothing. No lock; calls the driver. Any thread.
 #pragma once
@@ -20,12 +20,12 @@ class FreeMemory {
   // Both must outlive it.
   FreeMemory(CallContext& context, CapturePool& pool) : context_(context), pool_(pool) {}
 
-  // What the device of the current context has left; or that of this one. 0 where it is not known.
+  // The free memory of the current context's device; or of this context's. 0 if unknown.
   std::uint64_t left() const;
   std::uint64_t left_in(CUcontext context) const;
-  // What the program is told of the current context's device; nothing where that is what the driver says.
+  // What to tell the program of the current context's device; nothing if the driver's answer is right.
   std::optional<std::uint64_t> told();
-  // What the driver would keep for graphs, and no graph uses, is the device's again.
+  // Counts as free what the driver would keep for graphs and no graph uses.
   void trim(CUcontext context);
 
  private:

@@ -15,7 +15,7 @@ void MemoryFill::came(const Call& call) {
       set(call.address, word, call.size / 4, call.stream.handle);
     return;
   }
-  // Such memory may be used on any stream at once: so it is waited for.
+  // Such memory may be used on any stream at once, so wait for the fill.
   const auto set = reinterpret_cast<decltype(&::cuMemsetD32_v2)>(context_.driver_symbol("cuMemsetD32_v2"));
   const auto wait = reinterpret_cast<decltype(&::cuStreamSynchronize)>(context_.driver_symbol("cuStreamSynchronize"));
   if (set && wait && set(call.address, word, call.size / 4) == CUDA_SUCCESS) wait(CU_STREAM_LEGACY);

@@ -1,7 +1,7 @@
-// Fills new memory while it is learned from. What is in new memory is nobody's business, but a program that does the
-// same twice may find there what it is about to store, and a store of what was there already is not seen. So new memory
-// holds what no kernel stores: a word of its own for each allocation, which is a finite number in all usual formats,
-// and no address.
+// Fills new memory during learning. New memory may hold anything, but a program that does the same twice may find in it
+// just what it is about to store, and the probe does not see a store of an equal value. So new memory gets what no
+// kernel stores: a distinct word for each allocation, which is a finite number in all usual formats, and not an
+// address.
 //
 // Owns the count of these words. No lock; calls the driver. Any thread.
 #pragma once
@@ -16,7 +16,7 @@ namespace nimble::shim {
 
 class MemoryFill {
  public:
-  // What the references name must outlive it.
+  // The referenced objects must outlive it.
   MemoryFill(CallContext& context, const CapturesUnderWay& captures) : context_(context), captures_(captures) {}
 
   // The call has allocated memory.

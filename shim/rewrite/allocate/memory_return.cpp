@@ -12,10 +12,10 @@ namespace nimble::shim {
 
 namespace {
 
-// How much was retired when the call at hand began.
+// How much was retired when the current call began.
 thread_local std::uint64_t t_retirements __attribute__((tls_model("initial-exec"))) = 0;
 
-// Whether the program has just waited until the GPU had done all that it knew of.
+// Whether the program has just waited for all of its work on the GPU.
 bool was_waited_for(const Call& call) {
   return call.kind == CallKind::context_synchronize && !call.query &&
          (!call.context || call.context == current_context());
@@ -47,7 +47,7 @@ bool MemoryReturn::give_back(const Call& call) noexcept try {
   TransientMemory& transient = uses_.pool.transient();
   const std::uint64_t first = former.moment();
   CUcontext const context = current_context();
-  // Of graphs that are known not to run; the call may want more.
+  // From graphs that are known not to run; the call may need more.
   if (const std::uint64_t gone = uses_.shortage.give_back_transient(context); gone != 0 && gone >= call.size)
     return true;
   if (!former.has_retired_in(context) && transient.all(context) == 0) return given;

@@ -1,8 +1,8 @@
-// When memory goes back to the driver: what captures have left once nothing can be at work in it, what graphs have
-// while they run where they are known not to, and rewritten graphs that nobody launches any more.
+// When memory goes back to the driver: memory of ended captures once no work can be using it, transient memory of
+// graphs that are known not to run, and rewritten graphs that will not be launched again.
 //
-// Owns nothing. No lock; calls the driver, and may wait for the GPU for a while, in which no capture begins. Any
-// thread; what had been left when a call began is kept with its thread.
+// Owns nothing. No lock; calls the driver, and may wait for the GPU for a while, during which no capture begins. Any
+// thread; how much was retired when a call began is thread-local.
 #pragma once
 
 #include "nimble/internal/call.h"
@@ -31,12 +31,12 @@ class MemoryReturn {
   };
   explicit MemoryReturn(const Uses& uses) : uses_(uses) {}
 
-  // The call is about to wait until the GPU has done all that the program knows of, or all of a stream.
+  // The call is about to wait for all of the program's work on the GPU, or for a stream.
   void wait_begins();
-  // The driver has had a call. Memory that nothing can be at work in any more goes, if it was such a wait; and what is
-  // left of captures that came to nothing is for others from now on.
+  // After a call. If it was such a wait, releases memory that no work can be using any more; and memory of captures
+  // that came to nothing becomes available to others.
   void after(const Call& call, bool good);
-  // The driver had no memory for the call. Whether any has gone back.
+  // The driver had no memory for the call. Returns whether we released any.
   bool give_back(const Call& call) noexcept;
 
  private:

@@ -1,10 +1,10 @@
-// Where memory is short: whether captures may have some of it, and what can go at once.
+// When memory is short: whether captures may have some, and what can be released at once.
 //
 // Each capture has memory of its own here, and the driver's graphs share theirs as far as they do not run at the same
-// time. So a capture that nobody learns from gets some only while others have no more than a part of what is left, and
-// not more than a part of that; what is beyond is the driver's to serve, and the graph stays as it is.
+// time. So a capture that is not learned from gets some only while others hold no more than a part of what is left, and
+// no more than a part of that; the driver serves the rest, and the graph stays as it is.
 //
-// Owns nothing but what it has said. No lock; calls the driver. Any thread.
+// Owns only what it has logged. No lock; calls the driver. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -22,15 +22,15 @@ namespace nimble::shim {
 
 class MemoryShortage {
  public:
-  // `probes`: somebody looks at memory all the time. What the references name must outlive it.
+  // `probes`: a probe looks at memory all the time. The referenced objects must outlive it.
   MemoryShortage(CallContext& context, CapturePool& pool, const CaptureRequests& requests, bool probes,
                  const RewriteLog& log)
       : pool_(pool), free_(context, pool), requests_(requests), probes_(probes), log_(log) {}
 
   FreeMemory& free_memory() { return free_; }
-  // Whether the driver is to serve this capture; else it has a bound from now on, where it needs one.
+  // Whether the driver is to serve this capture; if not, sets the capture's limit, if it needs one.
   bool leaves_to_driver(std::uint64_t capture, const CaptureHome& home);
-  // What graphs have while they run goes, of those that are known not to. How much that was.
+  // Releases the transient memory of graphs that are known not to run. Returns how much.
   std::uint64_t give_back_transient(CUcontext context);
 
  private:

@@ -1,5 +1,5 @@
-// Slots for what cuBLAS works in, in captures whose memory is the pool's (shim/rewrite/pool/workspaces.h): each comes
-// and goes as if the program itself allocated and released it.
+// Slots for cuBLAS's workspaces in captures whose memory is the pool's (shim/rewrite/pool/workspaces.h): taken and
+// released as if the program itself allocated and released them.
 //
 // Owns which slot stands for which workspace. No lock of its own; calls the driver. Any thread.
 #pragma once
@@ -20,17 +20,17 @@ namespace nimble::shim {
 
 class WorkspaceSlots {
  public:
-  // What the references name must outlive it.
+  // The referenced objects must outlive it.
   WorkspaceSlots(CapturePool& pool, CapturesUnderWay& captures, MemoryShortage& shortage, CaptureAllocator& allocator,
                  const RewriteLog& log)
       : pool_(pool), captures_(captures), shortage_(shortage), allocator_(allocator), log_(log) {}
 
-  // The memory that cuBLAS is to work in on this stream, where the program has so much for it there: a slot, or that.
-  // `for_one`: for the product that comes now, and no other. Called outside driver calls.
+  // The memory that cuBLAS should use on this stream in place of the program's `workspace`: a slot, or that itself.
+  // `for_one`: for the next product only. Called outside driver calls.
   std::uint64_t slot_for(CUstream stream, std::uint64_t workspace, std::uint64_t bytes, bool for_one) noexcept;
   // The capture is about to end on this stream: all of its slots are released in it.
   void release(std::uint64_t capture, const StreamRef& stream);
-  // It has ended unseen.
+  // The capture has ended unseen.
   void forget(std::uint64_t capture);
 
  private:

@@ -4,7 +4,7 @@ namespace nimble::shim {
 
 namespace {
 
-// The driver counts its captures from small numbers on.
+// The driver numbers its captures from small numbers up.
 constexpr std::uint64_t kOurs = std::uint64_t{1} << 63;
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Runs that are followed as if they were captured, though nothing is: which streams would be a part of the capture,
-// since what is put on them comes behind what is on the stream where it would have begun, by events.
+// Dry runs, followed as if they were captured: tracks which streams would be part of the capture, since events order
+// their work after that on the stream where it would have begun.
 //
-// So a program learns what would go past a capture (StrayWork) before there is one. Each has a number that no capture
-// of the driver's has. One lock, never held while the driver is called. Any thread.
+// So a program learns what would bypass a capture (StrayWork) before there is one. Each has a number that no capture of
+// the driver has. One lock, never held while the driver is called. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -20,17 +20,17 @@ namespace nimble::shim {
 
 class Rehearsals {
  public:
-  // Of a capture that would begin on the stream with this key. Its number.
+  // Begins one on the stream with this key. Returns its number.
   std::uint64_t begin(std::uint64_t stream);
-  // How many streams were a part of it, the one that it began on among them; 0 where there is none of this number.
+  // How many streams were part of it, including the one that it began on; 0 if there is none of this number.
   std::size_t end(std::uint64_t number);
-  // Whether any goes on. Costs no lock.
+  // Whether any is under way. Takes no lock.
   bool any() const { return count_.load(std::memory_order_relaxed) > 0; }
-  // The driver has taken a call, which may record an event, or have a stream wait for one.
+  // The driver has accepted a call, which may record an event, or make a stream wait for one.
   void follow(const Call& call);
-  // A call is on its way to the driver, which may end an event or a stream: behind it the handle may be another's.
+  // A call is about to reach the driver that may end an event or a stream: after it the handle may be reused.
   void ending(const Call& call);
-  // The numbers of those that work on the stream is a part of.
+  // The numbers of the dry runs that the stream's work is part of.
   std::vector<std::uint64_t> of(std::uint64_t stream) const;
 
  private:

@@ -13,7 +13,7 @@ constexpr std::size_t kMostThreads = 1024;
 
 }  // namespace
 
-// With the lock.
+// With the lock held.
 CaptureRequests::OfThread& CaptureRequests::mine() { return threads_[thread_index()]; }
 
 const CaptureRequests::OfThread* CaptureRequests::find() const {
@@ -59,7 +59,7 @@ bool CaptureRequests::capture_again() {
   thread.plans = std::exchange(thread.made, {});
   thread.unplanned = 0;
   if (std::ranges::any_of(thread.plans, [](const Plan& plan) { return plan != nullptr; })) return true;
-  // Who has learned captures again whatever came of it; who has not may do something else now.
+  // A thread that has learned captures again, whatever the outcome; one that has not may do something else now.
   if (thread.made_to_learn) thread.unplanned = thread.plans.size();
   thread.plans.clear();
   return false;
@@ -96,7 +96,7 @@ void CaptureRequests::made(CUgraphExec exec) {
     thread.made_to_learn = false;
   }
   thread.made.push_back(nullptr);
-  // Threads come and go: of those that want nothing, as far as can be told, only so many are remembered.
+  // Threads come and go: we remember only so many that seem to want nothing.
   if (threads_.size() > kMostThreads)
     std::erase_if(threads_, [&](const auto& one) {
       const OfThread& other = one.second;

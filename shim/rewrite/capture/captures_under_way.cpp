@@ -10,7 +10,7 @@ namespace nimble::shim {
 
 namespace {
 
-// Whether the stream of the call at hand captured when it was about to end that.
+// Whether the current call's stream was capturing when the call was about to end that.
 thread_local bool t_ending __attribute__((tls_model("initial-exec")));
 
 }  // namespace
@@ -51,12 +51,12 @@ std::optional<CapturesUnderWay::Begun> CapturesUnderWay::began(const Call& call,
   if (!capture) return std::nullopt;
   const Begun begun{capture->id, streams().context(call.stream), call.graph != nullptr};
   const std::lock_guard lock(mutex_);
-  // Of one that has ended unseen there.
+  // An earlier one there has ended unseen.
   if (!begun_.insert_or_assign(call.stream.key, begun).second) count_.fetch_sub(1, std::memory_order_relaxed);
   return begun;
 }
 
-// Whether that is so nobody can ask once it has ended; and of one that is spoilt the driver does not tell which.
+// Must ask before the capture ends; and the driver does not identify an invalidated one.
 std::optional<std::uint64_t> CapturesUnderWay::ends(const Call& call) {
   t_ending = of(call).has_value();
   if (!t_ending) return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<std::uint64_t> CapturesUnderWay::ends(const Call& call) {
   return found != begun_.end() ? std::optional(found->second.id) : std::nullopt;
 }
 
-// The call may be the end of none, and a capture may go on after a call that should have ended it.
+// The call may end no capture, and a capture may go on after a call that should have ended it.
 std::optional<CapturesUnderWay::Begun> CapturesUnderWay::ended(const Call& call) {
   if (!t_ending || of(call)) return std::nullopt;
   const std::lock_guard lock(mutex_);

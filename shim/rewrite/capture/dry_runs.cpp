@@ -12,9 +12,9 @@ std::uint64_t DryRuns::begin_capture(std::uint64_t stream, std::uint32_t thread)
   return number;
 }
 
-// How much went past.
+// Returns how much bypassed it.
 std::uint64_t DryRuns::end_capture(std::uint64_t number) {
-  const std::uint64_t past = strays_.ended(number, nullptr);  // first: other threads may still be at it
+  const std::uint64_t past = strays_.ended(number, nullptr);  // first: other threads may still be submitting
   rehearsals_.end(number);
   return past;
 }
@@ -52,12 +52,12 @@ std::optional<DryRuns::Rehearsed> DryRuns::end() {
 
 void DryRuns::began(std::uint64_t capture) { strays_.began(capture, thread_index()); }
 
-// Allocations are no work, nor are events, by which it is put into a capture.
+// Allocations are not work, nor are events, which bring work into a capture.
 void DryRuns::submitted(const Call& call) {
   const bool are_rehearsed = rehearsals_.any();
   if (are_rehearsed) rehearsals_.follow(call);
   if (!captures_.any() && !are_rehearsed) return;
-  if (!call.traced) return;  // as a setting of a kernel, of which `kind` says nothing
+  if (!call.traced) return;  // such as setting a kernel's attribute: `kind` is not set then
   switch (call.kind) {
     case CallKind::launch:
     case CallKind::copy:

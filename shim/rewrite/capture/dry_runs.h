@@ -1,11 +1,10 @@
-// Work that goes past captures, or would: of those that go on, and of what a thread of the program only rehearses,
-// which is followed as if its stream captured.
+// Work that bypasses captures: those under way, and rehearsals, in which a program thread's calls are followed as if
+// its stream captured.
 //
 // A rehearsal may have parts: each begins as if the capture had ended there, and another had begun on the same stream.
 //
-// Owns what is known of both (uncaptured_work.h, capture_dry_run.h), and the rehearsal of each thread, under a lock of
-// its own that is taken before theirs and never held while the driver is called. Any thread; rehearsals are those of
-// the calling one.
+// Owns the state of both (uncaptured_work.h, capture_dry_run.h), and each thread's rehearsal, under its own lock, which
+// is taken before theirs and never held while the driver is called. Any thread; rehearsals are the calling thread's.
 #pragma once
 
 #include <cuda.h>
@@ -29,39 +28,38 @@ class DryRuns {
 
   // --- Rehearsals.
 
-  // One begins. False where the thread rehearses already, or the stream is a legacy default stream, which cannot
-  // capture.
+  // Begins one. False if the thread rehearses already, or on a legacy default stream, which cannot capture.
   bool begin(CUstream stream);
-  // A part begins. False where the thread does not rehearse.
+  // Begins a part. False if the thread does not rehearse.
   bool begin_part();
-  // It ends. Nothing where the thread does not rehearse.
+  // Ends it. Nothing if the thread does not rehearse.
   struct Rehearsed {
-    std::uint64_t strays = 0;  // pieces of work that would have gone past the capture
-    std::uint64_t behind = 0;  // of those after begin_part(), that would have gone past the one which began there
+    std::uint64_t strays = 0;  // pieces of work that would have bypassed the capture
+    std::uint64_t behind = 0;  // of those after begin_part(): that would have bypassed the capture that began there
   };
   std::optional<Rehearsed> end();
 
   // --- Captures.
 
-  // The calling thread has begun one; it has ended in this graph, or in none.
+  // The calling thread has begun one; one has ended in this graph, or in none.
   void began(std::uint64_t capture);
   void ended(std::uint64_t capture, CUgraph graph) { strays_.ended(capture, graph); }
   void destroyed(CUgraph graph) { strays_.destroyed(graph); }
-  // How many pieces of work the threads of the graph's capture have submitted past all captures meanwhile.
+  // How many pieces of work the threads of the graph's capture have submitted outside any capture meanwhile.
   std::uint64_t strays_of(CUgraph graph) { return strays_.of(graph); }
 
   // --- The program's calls.
 
-  // One is about to reach the driver: it may end an event or a stream.
+  // One is about to reach the driver, and may end an event or a stream.
   void ending(const Call& call) {
     if (rehearsals_.any()) rehearsals_.ending(call);
   }
-  // The driver has taken one.
+  // The driver has accepted one.
   void submitted(const Call& call);
 
  private:
-  // The number of its capture, its stream, the number of the last part if there is one, and what went past those before
-  // it.
+  // The number of its dry run, its stream, the number of the last part if there is one, and what bypassed earlier
+  // parts.
   struct Rehearsing {
     std::uint64_t capture = 0, stream = 0;
     std::optional<std::uint64_t> part;

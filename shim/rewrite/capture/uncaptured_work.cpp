@@ -23,7 +23,7 @@ void StrayWork::submitted(std::uint32_t thread, std::uint64_t capture, const voi
     if (std::ranges::all_of(captures_, is_rehearsed)) return;
     auto known = prepares_.find(caller);
     if (known == prepares_.end()) {
-      // Who loads a library has the dynamic loader's lock, which this asks for, and may be on its way here.
+      // A thread that loads a library holds the dynamic loader's lock, which this needs, and may be about to come here.
       lock.unlock();
       const bool is_preparing = is_preparing_(caller);
       lock.lock();
@@ -46,8 +46,8 @@ std::uint64_t StrayWork::ended(std::uint64_t capture, CUgraph graph) {
   for (const auto& [number, thread] : found->second)
     if (thread.belongs) past += thread.past;
   captures_.erase(found);
-  if (captures_.empty()) prepares_.clear();   // other code may come to these places
-  if (graph && past) graphs_[graph] += past;  // a graph may be what several captures have put into one
+  if (captures_.empty()) prepares_.clear();   // other code may be loaded at these addresses
+  if (graph && past) graphs_[graph] += past;  // several captures may have built one graph
   return past;
 }
 

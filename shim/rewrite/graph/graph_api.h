@@ -1,4 +1,4 @@
-// The driver functions by which graphs of the program's are read and made anew: real ones, never our wrappers. Filled
+// The driver functions with which we read and rebuild the program's graphs: the real ones, never our wrappers. Filled
 // once, then constant.
 #pragma once
 
@@ -16,20 +16,20 @@ namespace nimble::shim {
   X(cuGraphKernelNodeSetAttribute) X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroyNode)               \
   X(cuGraphAddDependencies) X(cuGraphRemoveDependencies) X(cuGraphDestroy) X(cuGraphInstantiateWithFlags)        \
   X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuCtxGetCurrent) X(cuCtxGetStreamPriorityRange)
-// Since 12.3: edges with data. Those above know of none, and refuse where there is some.
+// Since 12.3: edges with data. The functions above do not handle data, and refuse if there is some.
 #define NIMBLE_GRAPH_EDGE_FUNCTIONS(X) X(cuGraphGetEdges_v2) X(cuGraphRemoveDependencies_v2)
-// Each where it is.
+// Each optional.
 #define NIMBLE_GRAPH_OTHER_FUNCTIONS(X) X(cuGraphExecGetFlags) X(cuThreadExchangeStreamCaptureMode)
 // clang-format on
 
 struct GraphApi {
 #define X(function) decltype(&::function) function##_ = nullptr;
   NIMBLE_GRAPH_FUNCTIONS(X)
-  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)   // both or none: null
+  NIMBLE_GRAPH_EDGE_FUNCTIONS(X)   // both, or both null
   NIMBLE_GRAPH_OTHER_FUNCTIONS(X)  // or null
 #undef X
 
-  // Looks them up. Returns the first missing one's name of those that there have to be, or null.
+  // Looks them up. Returns the name of the first required one that is missing, or null.
   const char* load(CallContext& context);
 };
 

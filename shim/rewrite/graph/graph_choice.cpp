@@ -10,11 +10,11 @@ namespace nimble::shim {
 
 namespace {
 
-// What the rewritten graph has to gain, in each turn. The driver has two states (context_bounce.h), and in the one
+// The gain required of the rewritten graph, in each turn. The driver has two states (context_bounce.h), and in the one
 // where kernels follow each other sooner a graph of many edges has less of an advantage: by 0.4 to 1.2 % of a launch
 // for BERT's encoder, by up to 0.3 for resnet50 and resnet101, whose own gain is 1.1 to 1.5 and 0.4 to 0.9 %
-// (bench/results/2026-11-27-chains-nvidia-h100-2.md). So much is to be gained where it is not known that turns were
-// held in both. Where it is, it has to be more than nothing, by what tells it from noise.
+// (bench/results/2026-11-27-chains-nvidia-h100-2.md). Require the larger gain unless turns are known to have covered
+// both states. If they have, require more than noise.
 constexpr double kLeastGain = 0.01, kLeastGainInBothStates = 0.002;
 
 }  // namespace
@@ -38,7 +38,7 @@ bool GraphChoice::take_in() {
 }
 
 void GraphChoice::decide() {
-  tuner_.ask_for(kLeastGain);  // of another trial nothing is known yet
+  tuner_.ask_for(kLeastGain);  // nothing is known of another trial yet
   own_for_good_.store(tuner_.ends_replay(), std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   decided_ = {true, tuner_.settled() == Way::own, tuner_.medians()[static_cast<std::size_t>(Way::own)],

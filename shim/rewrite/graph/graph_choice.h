@@ -1,8 +1,7 @@
-// Which of the two graphs is launched, the program's own or the rewritten one: first either in turn, while both are
-// timed, then the faster one.
+// Chooses between the program's own graph and the rewritten one: first alternates, timing both, then the faster one.
 //
-// The lock of the graph's launches guards it (GraphPair), but for what was decided: that has a lock of its own, which
-// is taken after it and never held while the driver is called, so that any thread may ask.
+// The lock of the graph's launches guards it (GraphPair), except for the decision: that has its own lock, taken after
+// the former and never held while the driver is called, so that any thread may ask.
 #pragma once
 
 #include <cuda.h>
@@ -25,9 +24,9 @@ class GraphChoice {
 
   // --- A launch, in this order.
 
-  // Whether the program's own is launched for good.
+  // Whether we launch the program's own for good.
   bool ends() const { return tuner_.ends_replay(); }
-  // Which one, and whether it may be timed.
+  // Which one to launch, and whether it may be timed.
   struct Turn {
     Way way = Way::own;
     bool timed = false;
@@ -45,19 +44,19 @@ class GraphChoice {
   }
   // Nothing was launched, or nothing that counts.
   void cancel() { clock_.cancel(); }
-  // Takes in the times that are known by now. Whether it was decided by them which one is faster.
+  // Takes in the times known by now. Whether they have just decided which one is faster.
   bool take_in();
-  // What was, for people.
+  // The decision, for the log.
   std::string news(std::uint64_t number) const;
-  // The context is alive: events go.
+  // The context is alive: destroys the events.
   void close() { clock_.close(); }
 
   // --- Any thread.
 
-  // As ends(), once that was decided.
+  // As ends(), once decided.
   bool is_own_for_good() const { return own_for_good_.load(std::memory_order_relaxed); }
-  // The driver has been brought into another state (context_bounce.h), be it within the trial: the next launch sees to
-  // it, so that nobody waits for one that is being made.
+  // The driver's state has changed (context_bounce.h), perhaps during the trial: the next launch takes note, so that no
+  // thread waits for one under way.
   void driver_settled() { has_settled_.store(true, std::memory_order_relaxed); }
   struct Decided {
     bool any = false, own_is_faster = false;

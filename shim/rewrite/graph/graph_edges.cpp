@@ -6,9 +6,9 @@ namespace nimble::shim {
 
 namespace {
 
-// Whether an edge that stands for the end of a node is all that this one gives. A kernel behind a programmatic edge may
-// begin when the one before allows it to, or has ended, and itself waits for the end (griddepcontrol.wait), which is
-// nothing to wait for then. One that stands for the beginning of a kernel may be there so that both run together.
+// Whether a full edge, from the end of a node, can replace this one. A kernel after a programmatic edge may begin when
+// its predecessor allows it to, or has ended, and itself waits for the end (griddepcontrol.wait), which after a full
+// edge has no effect. But an edge from the beginning of a kernel may be there so that both run together.
 bool may_stand_for_the_end(const CUgraphEdgeData& data) {
   if (data.to_port != 0) return false;
   if (data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) return data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
@@ -39,15 +39,15 @@ CUresult GraphEdges::list(const GraphApi& driver, CUgraph graph) {
 
 std::string GraphEdges::read(const GraphApi& driver, CUgraph graph) {
   const CUresult result = list(driver, graph);
-  if (result == CUDA_ERROR_LOSSY_QUERY) return "its edges hold data, which this driver does not tell";
-  if (result != CUDA_SUCCESS) return "the driver does not tell its edges";
-  if (!std::all_of(data_.begin(), data_.end(), may_stand_for_the_end)) return "it has an edge of a kind of its own";
+  if (result == CUDA_ERROR_LOSSY_QUERY) return "its edges have data, which this driver does not report";
+  if (result != CUDA_SUCCESS) return "the driver does not report its edges";
+  if (!std::all_of(data_.begin(), data_.end(), may_stand_for_the_end)) return "it has an edge of an unknown kind";
   return {};
 }
 
 CUresult GraphEdges::remove(const GraphApi& driver, CUgraph graph) const {
   if (from_.empty()) return CUDA_SUCCESS;
-  // An edge is found by its data, too.
+  // The driver also identifies an edge by its data.
   return data_.empty()
              ? driver.cuGraphRemoveDependencies_(graph, from_.data(), to_.data(), from_.size())
              : driver.cuGraphRemoveDependencies_v2_(graph, from_.data(), to_.data(), data_.data(), from_.size());

@@ -1,8 +1,8 @@
-// The edges of a graph, with the data that drivers since 12.3 have on them: what a node waits for may be less than the
-// end of the one before, as between launches that programmatic dependent launch lets overlap.
+// The edges of a graph, with the data that drivers since 12.3 attach to them: a node may wait for less than its
+// predecessor's end, as with programmatic dependent launch, which lets launches overlap.
 //
-// In a graph of ours every edge stands for the end of a node. That is more order than such an edge gives, and all that
-// it gives. What an edge may say beside that is not known, and such graphs are left alone. One thread.
+// In our graphs every edge waits for a node's end. That is more order than a programmatic edge gives, and includes it.
+// Edges may say things that we do not know; we leave such graphs alone. One thread.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace nimble::shim {
 
 class GraphEdges {
  public:
-  // Why they cannot be read, or are of a kind that is not known; empty where all is well.
+  // Why they cannot be read, or are of an unknown kind; empty on success.
   std::string read(const GraphApi& driver, CUgraph graph);
-  // Takes those that were read away from the graph.
+  // Removes the edges that were read from the graph.
   CUresult remove(const GraphApi& driver, CUgraph graph) const;
 
   std::size_t size() const { return from_.size(); }
@@ -27,7 +27,7 @@ class GraphEdges {
   CUresult list(const GraphApi& driver, CUgraph graph);
 
   std::vector<CUgraphNode> from_, to_;
-  std::vector<CUgraphEdgeData> data_;  // empty where the driver knows of none
+  std::vector<CUgraphEdgeData> data_;  // empty if the driver does not know edge data
 };
 
 }  // namespace nimble::shim

@@ -9,8 +9,8 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr std::size_t kMostOthers = 4;  // that are named, of what a graph writes to and nobody has asked about
-constexpr const char* kLeadsSomewhere = "an address of its kernels' that led nowhere leads to memory now";
+constexpr std::size_t kMostOthers = 4;  // ranges named in the log that a graph writes to and the program did not list
+constexpr const char* kLeadsSomewhere = "a word of its kernels' parameters that pointed nowhere points to memory now";
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void GraphFacts::writes(std::optional<std::vector<GraphSchedule::Written>> writt
 
 bool GraphFacts::writes_only(const std::vector<TraceProbe::Range>& ranges, std::string& what_else) const {
   const std::lock_guard lock(mutex_);
-  if (!writes_) what_else = "memory of which nothing is known";
+  if (!writes_) what_else = "unknown memory";
   if (!writes_) return false;
   const auto is_named = [&](const GraphSchedule::Written& each) {
     const TraceProbe::Range& written = each.range;
@@ -50,7 +50,7 @@ bool GraphFacts::writes_only(const std::vector<TraceProbe::Range>& ranges, std::
 }
 
 bool GraphFacts::code_goes(const ImageInfo* image) {
-  any_memory_goes();  // its nodes may name variables of code that has none of its kernels
+  any_memory_goes();  // its nodes may name variables of code other than its kernels'
   return std::ranges::any_of(images_, [&](const ImageInfo* one) { return !one || !image || one == image; });
 }
 
@@ -66,7 +66,7 @@ void GraphFacts::any_memory_goes() {
 
 const char* GraphFacts::memory_comes(const Call& call) const {
   const std::lock_guard lock(mutex_);
-  if (memory_.brings_together(call)) return "what it used apart may lie in one piece of memory now";
+  if (memory_.brings_together(call)) return "its separate allocations may share one allocation now";
   return memory_.leads_to(call) ? kLeadsSomewhere : nullptr;
 }
 

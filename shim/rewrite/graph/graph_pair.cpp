@@ -34,7 +34,7 @@ void GraphPair::describe(CUcontext context, GraphFacts::Nodes nodes) {
 
 // ---- launches ----
 
-// A default stream is that of the context that is current, which may be another than the graph's.
+// A default stream belongs to the current context, which may not be the graph's.
 bool GraphPair::is_of_another_context(const StreamRef& stream) const {
   CUcontext there = nullptr;
   return (stream.is_legacy() || stream.is_per_thread()) && driver_.cuCtxGetCurrent_(&there) == CUDA_SUCCESS &&
@@ -43,16 +43,16 @@ bool GraphPair::is_of_another_context(const StreamRef& stream) const {
 
 CUresult GraphPair::launch_elsewhere(CUgraphExec own, const StreamRef& stream) noexcept {
   keep_from_launch("it is launched on the default stream of another context");
-  if (last_was_rewritten_.load(std::memory_order_relaxed)) come_behind(stream);
+  if (last_was_rewritten_.load(std::memory_order_relaxed)) order_after_last_launch(stream);
   const CUresult result = api_.cuGraphLaunch_(own, stream.handle);
   if (result == CUDA_SUCCESS) last_was_rewritten_.store(false, std::memory_order_release);
   return result;
 }
 
-// Whether a launch on this stream can be followed by our event. One of another context cannot.
+// Whether our event can be recorded after a launch on this stream. Not on one of another context.
 bool GraphPair::follow(const StreamRef& stream) {
   if (takes_ == stream.key) return true;
-  for (CUevent* event : {&work_->behind, &tried_})
+  for (CUevent* event : {&work_->last_launch, &tried_})
     if (!*event && driver_.cuEventCreate_(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
       *event = nullptr;
       return false;
@@ -68,12 +68,12 @@ bool GraphPair::follow(const StreamRef& stream) {
   return true;
 }
 
-// Has what comes on the stream wait for the last launch.
-void GraphPair::come_behind(const StreamRef& stream) {
-  if (driver_.cuStreamWaitEvent_(stream.handle, work_->behind, 0) == CUDA_SUCCESS) return;
-  // The host waits instead, as far as the driver lets it; another thread's capture is not ended by that.
+// Orders later work on the stream after the last launch.
+void GraphPair::order_after_last_launch(const StreamRef& stream) {
+  if (driver_.cuStreamWaitEvent_(stream.handle, work_->last_launch, 0) == CUDA_SUCCESS) return;
+  // The host waits instead, if the driver lets it, without invalidating another thread's capture.
   const RelaxedCaptures relaxed(api_.cuThreadExchangeStreamCaptureMode_);
-  while (driver_.cuEventQuery_(work_->behind) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+  while (driver_.cuEventQuery_(work_->last_launch) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
 }
 
 GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept {
@@ -90,7 +90,7 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   const CurrentContext current(driver_, context_);
   bool kept = kept_.load(std::memory_order_acquire) || choice_.ends();
   if (!kept && !follow(stream)) {
-    // Nothing could be launched after it but itself.
+    // Without an event, only the same graph could be launched after it.
     kept = true;
     kept_.store(true, std::memory_order_release);
   }
@@ -98,11 +98,11 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
   made.rewritten = !kept && !looked_at && turn.is_rewritten();
   const bool timed = may_time && !kept && !looked_at && turn.timed;
-  if (before != made.rewritten && work_->behind) come_behind(stream);
+  if (before != made.rewritten && work_->last_launch) order_after_last_launch(stream);
   if (timed) choice_.begin(turn, stream.handle);
   if (!launch_chosen(own, stream, before, made)) kept = true;
   if (made.result != CUDA_SUCCESS) {
-    // Nothing was launched: what comes next still comes behind what was.
+    // Nothing was launched: later work is still ordered after the last launch.
     choice_.cancel();
     last_was_rewritten_.store(before, std::memory_order_release);
     return made;
@@ -111,11 +111,11 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
   if (timed) choice_.end(stream.handle);
   last_was_rewritten_.store(made.rewritten, std::memory_order_release);
   if (!kept) launched(stream, may_time, /*counts=*/may_time && !looked_at, made);
-  return made;  // where it is kept its own is launched from here on, which the driver keeps apart
+  return made;  // if it is kept, from here on its own is launched, and the driver orders these launches
 }
 
-// The one that `made` names. False where that is the rewritten one and the driver refuses it: then nothing of it runs,
-// and the program's own is launched, behind what ran before, for good.
+// Launches the one that `made` names. False if that is the rewritten one and the driver refuses it: then none of it
+// runs, and from now on the program's own is launched, ordered after the earlier launches.
 bool GraphPair::launch_chosen(CUgraphExec own, const StreamRef& stream, bool before, Launch& made) {
   const bool chosen = made.rewritten;
   if (chosen) {
@@ -124,21 +124,22 @@ bool GraphPair::launch_chosen(CUgraphExec own, const StreamRef& stream, bool bef
     if (made.result == CUDA_SUCCESS) return true;
     made.rewritten = false;
     kept_.store(true, std::memory_order_release);
-    if (before) come_behind(stream);
+    if (before) order_after_last_launch(stream);
   }
   made.result = api_.cuGraphLaunch_(own, stream.handle);
   return !chosen;
 }
 
-// One of the two runs, and the other may come next.
+// One of the two runs, and the other may be launched next.
 void GraphPair::launched(const StreamRef& stream, bool may_time, bool counts, Launch& made) {
-  // Another thread may begin to capture meanwhile, which a question would end.
+  // Another thread may begin to capture meanwhile, and the query would invalidate that capture.
   const RelaxedCaptures relaxed(may_time ? api_.cuThreadExchangeStreamCaptureMode_ : nullptr);
-  if (driver_.cuEventRecord_(work_->behind, stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);
+  if (driver_.cuEventRecord_(work_->last_launch, stream.handle) != CUDA_SUCCESS)
+    driver_.cuStreamSynchronize_(stream.handle);
   if (!counts || !choice_.take_in()) return;
   try {
     made.news = choice_.news(number_);
-  } catch (...) {  // no memory: it can be left out
+  } catch (...) {  // out of memory: left out
   }
 }
 
@@ -151,7 +152,7 @@ TransientMemory::Shared GraphPair::find_transient(CUgraphExec exec, CapturedGrap
   }
   std::vector<TransientMemory::Shared> found = captured.transient_of(exec);
   const bool is_one = found.size() <= 1;
-  // One that several captures have made is rare enough to have all of its memory always.
+  // A graph that several captures have built is rare: it keeps all of its memory.
   if (!is_one && captured.keep(nullptr, exec)) found.clear();
   TransientMemory::Shared part = found.empty() ? nullptr : found.front();
   if (!is_one) return part;
@@ -181,7 +182,7 @@ bool GraphPair::keep(const std::string& why) {
   return !before;
 }
 
-// Without memory for the text it is kept all the same.
+// Kept even if memory for the text runs out.
 void GraphPair::keep_from_launch(const char* why) noexcept try { keep(why); } catch (...) {
   kept_.store(true, std::memory_order_release);
 }
@@ -199,7 +200,7 @@ bool GraphPair::give_back() {
 }
 
 void GraphPair::context_ended(CUcontext context) {
-  if (context && context != context_) {  // of which its nodes may name memory
+  if (context && context != context_) {  // whose memory its nodes may name
     facts_.any_memory_goes();
     return;
   }

@@ -12,7 +12,7 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr const char* kRefused = "the driver does not tell what its nodes do";
+constexpr const char* kRefused = "the driver does not report what its nodes do";
 
 }  // namespace
 
@@ -20,8 +20,7 @@ ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driv
   why_not_ = read();
 }
 
-// Sorts the nodes so that each comes behind those that it waits for: of those that might come next, always the one that
-// was made first.
+// Sorts the nodes topologically: among those that could come next, the one that was created first.
 std::string ProgramGraph::put_in_order(std::vector<CUgraphNode>& handles) {
   GraphEdges edges;
   if (std::string why = edges.read(driver_, graph_); !why.empty()) return why;
@@ -47,7 +46,7 @@ std::string ProgramGraph::put_in_order(std::vector<CUgraphNode>& handles) {
     for (const std::size_t other : next[node])
       if (--waits_for[other] == 0) ready.push(other);
   }
-  if (sorted.size() != handles.size()) return "its edges make no order";
+  if (sorted.size() != handles.size()) return "its edges have a cycle";
   before_.resize(handles.size());
   for (std::size_t i = 0; i < handles.size(); ++i)
     for (const std::size_t other : next[i]) before_[at[other]].push_back(at[i]);
@@ -57,10 +56,10 @@ std::string ProgramGraph::put_in_order(std::vector<CUgraphNode>& handles) {
 
 std::string ProgramGraph::read() {
   std::size_t count = 0;
-  if (driver_.cuGraphGetNodes_(graph_, nullptr, &count) != CUDA_SUCCESS) return "the driver does not tell its nodes";
+  if (driver_.cuGraphGetNodes_(graph_, nullptr, &count) != CUDA_SUCCESS) return "the driver does not report its nodes";
   std::vector<CUgraphNode> handles(count);
   if (count && driver_.cuGraphGetNodes_(graph_, handles.data(), &count) != CUDA_SUCCESS)
-    return "the driver does not tell its nodes";
+    return "the driver does not report its nodes";
   const std::vector<CUgraphNode> listed = handles;
   if (std::string why = put_in_order(handles); !why.empty()) return why;
   as_listed_ = handles == listed;
@@ -82,7 +81,7 @@ std::string ProgramGraph::read() {
 }
 
 void ProgramGraph::find_branches() {
-  std::vector<std::uint32_t> index(before_.size(), kNone);  // by place; none of empty nodes
+  std::vector<std::uint32_t> index(before_.size(), kNone);  // by place; kNone for empty nodes
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) index[nodes_[i].place] = i;
   branches_.emplace();
   std::vector<std::size_t> open, seen(before_.size(), before_.size());
@@ -113,7 +112,7 @@ std::string ProgramGraph::read(ProgramNode& node) {
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return read_set(node);
     default:
-      return "it holds a node that is no kernel, copy or set";
+      return "it holds a node that is not a kernel, copy or set";
   }
 }
 
@@ -134,7 +133,7 @@ std::string ProgramGraph::read_kernel(ProgramNode& node) {
   context_known_ = true;
   call.symbol = kKernelOfAGraph;
   call.kind = CallKind::launch;
-  // Runtimes launch kernels by a handle that all contexts share: the one that is known from its launches.
+  // Runtimes launch kernels by a handle that all contexts share: the one known from launches.
   call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
   if (!call.function) return "it holds a kernel without a function";
   call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
@@ -154,7 +153,7 @@ std::string ProgramGraph::read_copy(ProgramNode& node) const {
   call.symbol = kCopyOfAGraph;
   call.kind = CallKind::copy;
   decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
-  // What it carries is in its source when it runs, and nobody can look at that now.
+  // The copy carries what its source holds when it runs, which we cannot know now.
   call.device_source = true;
   return {};
 }

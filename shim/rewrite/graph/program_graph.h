@@ -1,9 +1,9 @@
-// A graph of the program's, read from the driver: each node as the call that would do the same, in an order that the
-// graph's edges leave. Where they leave several, as in a graph with branches of the program's own, the program is right
-// with any of them: so it is with one, and with whatever computes the same as that one.
+// One of the program's graphs, read from the driver: each node as the call that would do the same, in an order that the
+// graph's edges allow. If they allow several, as in a graph with branches, the program is correct with any of them: so
+// it is with one, and with whatever computes the same as that one.
 //
-// why_not() tells of nodes that no call stands for. Refers to the graph, which must stay as it is meanwhile: parameters
-// of kernels are the driver's. One thread.
+// why_not() names nodes that no call can represent. Refers to the graph, which must stay unchanged meanwhile: the
+// driver owns the kernels' parameters. One thread.
 #pragma once
 
 #include <array>
@@ -26,20 +26,20 @@ struct ProgramNode {
 
 class ProgramGraph {
  public:
-  // The graph's context is taken to be the current one where no kernel of it tells.
+  // Assumes the current context for the graph if none of its kernels tells.
   ProgramGraph(const GraphApi& driver, CUgraph graph);
 
   CUgraph handle() const { return graph_; }
-  // Without empty nodes; and those.
+  // The nodes, without empty ones; and the empty ones.
   const std::vector<ProgramNode>& nodes() const { return nodes_; }
   const std::vector<CUgraphNode>& empty_nodes() const { return empty_; }
-  // Where the edges leave several orders: pairs of nodes, indices into nodes(), of which the one must come before the
-  // other, whether an edge says so or a path through empty nodes.
+  // If the edges allow several orders: pairs of nodes, as indices into nodes(), in which the first must precede the
+  // second, by an edge or by a path through empty nodes.
   const std::optional<std::vector<std::array<std::uint32_t, 2>>>& branches() const { return branches_; }
   CUcontext context() const { return context_; }
   // Whether that order is the one in which the driver lists them, which is that of their creation.
   bool in_order_of_creation() const { return as_listed_; }
-  // Why it cannot be written anew; empty where it can.
+  // Why it cannot be rewritten; empty if it can.
   const std::string& why_not() const { return why_not_; }
 
  private:
@@ -56,7 +56,7 @@ class ProgramGraph {
   std::vector<ProgramNode> nodes_;
   std::vector<CUgraphNode> empty_;
   std::optional<std::vector<std::array<std::uint32_t, 2>>> branches_;
-  std::vector<std::vector<std::size_t>> before_;  // by place: places of the nodes that it has edges from
+  std::vector<std::vector<std::size_t>> before_;  // by place: the places of its predecessors
   bool several_orders_ = false;
   CUcontext context_ = nullptr;
   bool context_known_ = false, as_listed_ = false;

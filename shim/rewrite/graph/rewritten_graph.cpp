@@ -26,12 +26,12 @@ std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& orig
   GraphEdges edges;
   if (std::string why = edges.read(driver_, clone); !why.empty()) return why;
   CUresult result = edges.remove(driver_, clone);
-  if (result != CUDA_SUCCESS) return refusal("to take its edges away", result);
+  if (result != CUDA_SUCCESS) return refusal("to remove its edges", result);
   for (const CUgraphNode empty : original.empty_nodes()) {
     CUgraphNode node = nullptr;
     result = driver_.cuGraphNodeFindInClone_(&node, empty, clone);
     if (result == CUDA_SUCCESS) result = driver_.cuGraphDestroyNode_(node);
-    if (result != CUDA_SUCCESS) return refusal("to take an empty node away", result);
+    if (result != CUDA_SUCCESS) return refusal("to remove an empty node", result);
   }
   const ScheduleSegment& segment = schedule.segments.front();
   for (const std::uint32_t op : segment.order) {
@@ -39,17 +39,17 @@ std::string RewrittenGraph::put_in_order(CUgraph clone, const ProgramGraph& orig
     if (result != CUDA_SUCCESS) return refusal("to find a node", result);
   }
   std::vector<CUgraphNode> from, to;
-  for (const auto& [before, behind] : segment.edges) {
+  for (const auto& [before, after] : segment.edges) {
     from.push_back(made[before]);
-    to.push_back(made[behind]);
+    to.push_back(made[after]);
   }
   if (!from.empty()) result = driver_.cuGraphAddDependencies_(clone, from.data(), to.data(), from.size());
   return result == CUDA_SUCCESS ? std::string() : refusal("other edges", result);
 }
 
-// Whether nodes are to run at priorities of their own: those that the schedule raises above the others. Where the
-// program has all of them run at that of the launch's stream, the others are given the one that they were captured
-// with, and the stream has to have that.
+// Whether nodes get priorities of their own: the schedule raises some above the others. If the program runs all of them
+// at the priority of the launch's stream, the others get the one that they were captured with, which the stream must
+// then have.
 bool RewrittenGraph::raise(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& of,
                            const std::vector<CUgraphNode>& made, bool own_priorities) {
   const auto is_kernel = [&](std::uint32_t op) { return original.nodes()[of[op]].type == CU_GRAPH_NODE_TYPE_KERNEL; };

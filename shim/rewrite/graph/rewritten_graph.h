@@ -1,9 +1,9 @@
-// A graph of the program's, with only as much of its order as its nodes need.
+// One of the program's graphs, with only as much order as its nodes need.
 //
-// The program's graph is cloned, since not every node can be made anew from what the driver tells of it, and the clone
-// gets other edges. Owns its executable graph: the program's graph may change or go. Needs the graph's context
-// current when it is built and destroyed. May be launched wherever the original may, but the driver does not keep the
-// two from running at the same time. Not synchronised.
+// Clones the program's graph, since not every node can be recreated from what the driver reports, and replaces the
+// clone's edges. Owns its executable graph: the program's graph may change or end. Needs the graph's context current
+// when it is built and destroyed. May be launched wherever the original may, but the driver does not keep the two from
+// running concurrently. Not synchronised.
 #pragma once
 
 #include <optional>
@@ -23,15 +23,14 @@ class RewrittenGraph {
   RewrittenGraph(const RewrittenGraph&) = delete;
   RewrittenGraph& operator=(const RewrittenGraph&) = delete;
 
-  // `schedule` is of one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty
-  // where nothing.
-  // `own_priorities`: the program's executable graph heeds those of its nodes, and not the one of the launch's stream.
+  // `schedule` has one segment that holds all nodes: its op i is node[i]. Returns what the driver refuses; empty on
+  // success. `own_priorities`: the program's executable graph uses its nodes' priorities, not the launch stream's.
   std::string build(const ProgramGraph& original, const Schedule& schedule, const std::vector<std::uint32_t>& node,
                     bool own_priorities);
-  // Streams of which priority it may be launched on; nothing: of any.
+  // The priority of the streams that it may be launched on; nothing: any.
   std::optional<int> priority() const { return priority_; }
   CUresult launch(CUstream stream) const { return driver_.cuGraphLaunch_(exec_, stream); }
-  // Its executable graph goes, for good; a launch of it that runs does so to its end. Whether there was one.
+  // Destroys its executable graph for good; a launch in flight completes. Returns whether there was one.
   bool let_go();
   // The context is gone, and the graph with it.
   void abandon() { exec_ = nullptr; }

@@ -7,10 +7,10 @@ namespace nimble::shim {
 
 namespace {
 
-// A word this little before memory may stand for it, and one at its end: as analyzer/memory/objects.h has it.
+// A word this close before memory may mean it, and so may one at its end, as in analyzer/memory/objects.h.
 constexpr std::uint64_t kBeside = 255;
 
-// And nobody else's, wherever the driver has put it.
+// Whether it is the device's own memory, at addresses chosen by the driver.
 bool is_of_the_device(const Call& call) {
   return call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
 }
@@ -31,7 +31,7 @@ void TouchedMemory::name_stray(std::vector<std::uint64_t> words, std::vector<std
   for (auto* each : {&stray_, &known_}) std::sort(each->begin(), each->end());
 }
 
-// Those that share a byte with the call's memory. What it releases may have no size that is known.
+// Visits those that share a byte with the call's memory, whose size may be unknown if it is released.
 template <class Visit>
 void TouchedMemory::each_in(auto& allocations, const Call& call, const Visit& visit) {
   const std::uint64_t end = call.address + std::max<std::uint64_t>(call.size, 1);

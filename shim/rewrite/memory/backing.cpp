@@ -10,8 +10,8 @@ namespace nimble::shim {
 
 namespace {
 
-// Up to here a range is in pieces of one grain, so that what lasts in it keeps no more than that for its graph; what is
-// larger is one allocation's, as a rule.
+// Up to this size a range has pieces of one grain, so that memory that lasts in it keeps no more than that; larger
+// ranges usually hold a single allocation.
 constexpr std::uint64_t kInGrains = std::uint64_t{8} << 20;
 
 }  // namespace
@@ -51,7 +51,7 @@ Backing::Piece Backing::get(std::uint64_t wanted, CUcontext context) {
   return {base, bytes};
 }
 
-// What nothing can touch any more.
+// Unmaps and releases a range that nothing can touch any more.
 void Backing::release(std::uint64_t address, const Range& range) const {
   const RelaxedCaptures relaxed(context_);
   for (const auto& [at, held] : range.pieces) {

@@ -1,8 +1,8 @@
-// The memory that captures get of which a part may go while nobody uses it (memory/transient.h): ranges of addresses in
-// pieces, and physical memory behind each piece, or nothing.
+// Memory for captures that can be unbacked in part while it is unused (memory/transient.h): address ranges in pieces,
+// each backed by physical memory or not.
 //
-// Owns all of it. One lock, never held while the driver is called. Any thread; but what lies behind a piece is changed
-// by one thread at a time, while nothing runs that touches it, and not when its range is released.
+// Owns all of it. One lock, never held while the driver is called. Any thread; but only one thread at a time may change
+// a piece's backing, while nothing runs that touches it, and not when its range is being released.
 #pragma once
 
 #include <cuda.h>
@@ -27,25 +27,25 @@ class Backing {
 
   explicit Backing(CallContext& context) : context_(context), mapping_(context) {}
 
-  // So much memory of the current context's device, or somewhat more, for that context: where it begins and how large
-  // it is; size 0 where there is none.
+  // At least `bytes` of memory of the current context's device, for that context: its address and size; size 0 if there
+  // is none.
   Piece get(std::uint64_t bytes, CUcontext context);
-  // False where no range of here begins there.
+  // False if none of these ranges begins there.
   bool release(std::uint64_t address);
-  // The context is about to end, or has ended with all that may have touched its memory; if it has not, nobody knows
-  // who does, and the memory stays.
+  // The context is about to end; or it has ended with all that may have touched its memory. If it has not ended,
+  // unknown work may touch the memory, which therefore stays.
   void context_ends(CUcontext context);
   void context_ended(CUcontext context, bool good);
 
-  // How much physical memory the range has; nothing where none of here begins there.
+  // How much physical memory the range has; nothing if none of these ranges begins there.
   std::optional<std::uint64_t> held(std::uint64_t address) const;
-  // Of which device that is.
+  // That memory's device.
   std::optional<CUdevice> device(std::uint64_t address) const;
-  // The pieces that lie in it as a whole.
+  // The pieces that lie entirely in it.
   std::vector<Piece> pieces(std::uint64_t begin, std::uint64_t end) const;
-  // Whether something lies behind all of these from here on: what was missing is made, with no particular content.
+  // Backs all of these pieces, with undefined content where backing was missing. False if it cannot.
   bool fill(std::span<const Piece> pieces);
-  // From here on nothing does. How much that gave the device; what the driver refuses stays.
+  // Unbacks them. Returns how many bytes the device regained; what the driver refuses stays.
   std::uint64_t empty(std::span<const Piece> pieces);
 
  private:

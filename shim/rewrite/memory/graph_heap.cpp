@@ -26,7 +26,7 @@ void GraphHeap::release(std::uint64_t name) {
 }
 
 std::uint64_t GraphHeap::held() const {
-  std::uint64_t pieces = 0, next = 0;  // from which on none is counted yet
+  std::uint64_t pieces = 0, next = 0;  // the first that is not counted yet
   for (const auto& [begin, size] : taken_) {
     const std::uint64_t first = std::max(begin / kPiece, next), end = (begin + size - 1) / kPiece + 1;
     if (end <= first) continue;

@@ -1,14 +1,14 @@
-// How much device memory the driver would keep for what captured graphs allocate, had their allocations become nodes:
-// what a program is told of free memory is then the same with Nimble as without.
+// How much device memory the driver would keep for captured graphs, had their allocations become nodes: so that a
+// program is told the same amount of free memory with Nimble as without.
 //
-// As measured (H200, driver 580.159, CUDA 13.0): memory comes in pieces (graph_heap.h), with the launch that needs it.
-// Pieces in which a graph leaves nothing are shared by all launches that do not run at the same time, those of one
-// stream among them; the others are its own until what lies there is freed. Nothing goes back to the device before
-// cuDeviceGraphMemTrim, or before an allocation that needs it.
+// As measured (H200, driver 580.159, CUDA 13.0): the launch that needs memory gets it, in pieces (graph_heap.h).
+// Launches that do not run concurrently, such as those of one stream, share the pieces in which a graph leaves nothing;
+// the others are its own until their content is freed. Nothing goes back to the device before cuDeviceGraphMemTrim, or
+// an allocation that needs it.
 //
-// It is the device's: contexts come and go, and share it.
+// The memory is the device's: contexts come and go, and share it.
 //
-// Owns nothing but these numbers. A lock of its own; any thread.
+// Owns only these numbers. A lock of its own; any thread.
 #pragma once
 
 #include <cuda.h>
@@ -28,21 +28,21 @@ class GraphReserve {
     CUcontext context = nullptr;
     auto operator<=>(const Place&) const = default;
   };
-  // A graph was launched on the stream with this key. `bytes`: of the pieces in which it leaves nothing.
-  // `moment`: as of TransientMemory.
+  // A graph was launched on the stream with this key. `bytes`: of the pieces in which it leaves nothing. `moment`: as
+  // in TransientMemory.
   void launched(Place place, std::uint64_t stream, std::uint64_t bytes, std::uint64_t moment);
-  // Bytes of the pieces in which launches there have left something, by now.
+  // The bytes of the pieces in which launches there have left something.
   void left(Place place, std::uint64_t bytes);
-  // The host has waited for all that was submitted in the context before this moment.
+  // The host has waited for all work submitted in the context before this moment.
   void waited(CUcontext context, std::uint64_t moment);
-  // So for this stream, or it has ended, and nobody can tell any more.
+  // The same for this stream; or the stream has ended.
   void waited_for_stream(std::uint64_t stream, std::uint64_t moment);
-  // What no launch uses goes back to the device.
+  // Counts as returned to the device what no launch uses.
   void trim(CUdevice device);
-  // Its work is over, and it has nothing left. Null: all of them.
+  // Its work is over, and its memory gone. Null: all contexts.
   void context_ends(CUcontext context);
 
-  // How much the driver would have of this device.
+  // How much of this device's memory the driver would have.
   std::uint64_t bytes(CUdevice device) const;
 
  private:

@@ -1,10 +1,10 @@
-// Device memory in two parts, as the driver's virtual memory management has it: addresses, and physical memory that is
-// mapped there piece by piece. What lies behind an address can be exchanged while nothing runs that touches it, and the
-// same physical memory may lie behind several.
+// The driver's virtual memory management: reserved addresses, and physical memory that is mapped there piece by piece.
+// An address's backing can be exchanged while nothing runs that touches it, and several addresses may share physical
+// memory.
 //
-// Such memory is a device's, and no context's: it outlives them all. Has no state. Any thread; callers see to it that
-// no two of them map the same addresses at once. Errors are the driver's, as answers: nothing has changed then. No
-// stream need be waited for, but what is unmapped must not be in use.
+// Such memory belongs to a device, not to a context, and outlives all contexts. No state. Any thread; callers ensure
+// that no two of them map the same addresses at once. Driver errors are returned, and then nothing has changed. Need
+// not wait for streams, but memory must not be in use when it is unmapped.
 #pragma once
 
 #include <cuda.h>
@@ -20,24 +20,24 @@ using Physical = CUmemGenericAllocationHandle;
 
 class Mapping {
  public:
-  // Of a piece, at least; the sizes of all are multiples of it. The driver's own is 2 MiB (H100, H200, 580.159).
+  // The smallest piece; all sizes are multiples of it. The driver's granularity is 2 MiB (H100, H200, 580.159).
   static constexpr std::uint64_t kGrain = std::uint64_t{2} << 20;
 
   explicit Mapping(CallContext& context) : context_(context) {}
 
-  // The current context's device, where all of that can be done there; and where addresses have no limit in this
-  // process, which it would meet sooner.
+  // The current context's device, if it supports all of this; and if this process has no limit on addresses, which it
+  // would then reach sooner.
   std::optional<CUdevice> device() const;
-  // Addresses with nothing behind them; 0 where there are none.
+  // Reserves addresses without backing; 0 if there are none.
   std::uint64_t reserve(std::uint64_t bytes) const;
   void give_back(std::uint64_t address, std::uint64_t bytes) const;
-  // Physical memory; nothing where the device has none.
+  // Physical memory; nothing if the device has none.
   std::optional<Physical> create(CUdevice device, std::uint64_t bytes) const;
-  // What is mapped stays until it is unmapped.
+  // Mapped memory stays until it is unmapped.
   void release(Physical physical) const;
-  // Puts all of it behind addresses that have nothing behind them. Nobody may touch it before allow().
+  // Maps all of it at addresses without backing. It must not be touched before allow().
   bool map(std::uint64_t address, std::uint64_t bytes, Physical physical) const;
-  // What is mapped there, one piece after another, the device may read and write.
+  // Lets the device read and write the consecutive mappings there.
   bool allow(std::uint64_t address, std::uint64_t bytes, CUdevice device) const;
   bool unmap(std::uint64_t address, std::uint64_t bytes) const;
 

@@ -6,7 +6,7 @@ namespace nimble::shim {
 
 TransientMemory::Held::~Held() {
   if (!part_) return;
-  // Behind the launch: a wait that begins later waits for it.
+  // After the launch: a wait that begins later covers it.
   part_->used_.store(of_->moments_.fetch_add(1) + 1, std::memory_order_release);
   let_go(*part_);
 }
@@ -33,11 +33,11 @@ void TransientMemory::let_go(Part& part) {
   part.held_.notify_one();
 }
 
-// By who holds it.
+// Called by its holder.
 bool TransientMemory::fill(Part& part) {
   if (part.there_.load(std::memory_order_relaxed)) return true;
   const bool good = backing_.fill(part.pieces_);
-  if (!good) backing_.empty(part.pieces_);  // a part of it is of no use to anybody
+  if (!good) backing_.empty(part.pieces_);  // partial backing is useless
   part.there_ = good;
   return good;
 }

@@ -1,11 +1,11 @@
-// What captured graphs allocate and release themselves. Nothing of it lasts from one launch to the next: graphs of the
-// driver's own have physical memory for it while they run, and share it with others. Here each keeps its own, until
-// memory is short: then what lies behind the addresses of graphs that do not run goes back to the driver, and comes
-// back with their next launch.
+// Memory that captured graphs allocate and release themselves. Its content does not last from one launch to the next:
+// the driver backs such memory while a graph runs, and shares the backing among graphs. Here each graph keeps its own,
+// until memory is short: then the backing of graphs that do not run goes back to the driver, and their next launch
+// restores it.
 //
-// A graph is known not to run where the program has waited for its context, or give_back() has, and nothing of its
-// capture was launched since. A launch keeps others of the same capture waiting while it is made, and nobody else. One
-// lock guards the list, never while the driver is called. Any thread.
+// A graph is known not to run if the program, or give_back(), has waited for its context, and nothing of its capture
+// was launched since. While a launch is made, only launches of the same capture wait for it. One lock guards the list,
+// never while the driver is called. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -25,11 +25,11 @@ namespace nimble::shim {
 
 class TransientMemory {
  public:
-  // That of one capture.
+  // One capture's transient memory.
   class Part {
    public:
     GraphReserve::Place place() const { return place_; }
-    // How much the driver would have for it while the graph runs.
+    // How much the driver would use for it while the graph runs.
     std::uint64_t in_driver() const { return in_driver_; }
 
    private:
@@ -37,14 +37,14 @@ class TransientMemory {
     std::vector<Backing::Piece> pieces_;
     std::uint64_t bytes_ = 0, in_driver_ = 0;
     GraphReserve::Place place_;
-    std::atomic_flag held_;               // by who launches, or changes what lies behind it
+    std::atomic_flag held_;               // by a thread that launches, or changes its backing
     std::atomic<bool> there_{true};       // something does
-    std::atomic<bool> stays_{false};      // nobody knows when it is used
-    std::atomic<std::uint64_t> used_{0};  // the moment behind its last launch; 0: there was none
+    std::atomic<bool> stays_{false};      // it is unknown when it is used
+    std::atomic<std::uint64_t> used_{0};  // the moment after its last launch; 0: none yet
   };
   using Shared = std::shared_ptr<Part>;
 
-  // While a launch is made: keeps the memory there, if it could be had.
+  // Held while a launch is made: keeps the memory backed, if it could be.
   class Held {
    public:
     Held(Held&& other) noexcept : of_(other.of_), part_(std::exchange(other.part_, nullptr)), good_(other.good_) {}
@@ -60,23 +60,23 @@ class TransientMemory {
     bool good_;
   };
 
-  // `moments`: counts what happens to memory, so that it can be told what was before a wait. Both must outlive this.
+  // `moments` counts events of memory, so that we can tell what was before a wait. Both must outlive this.
   TransientMemory(Backing& backing, std::atomic<std::uint64_t>& moments) : backing_(backing), moments_(moments) {}
 
-  // Pieces of `backing` that have physical memory, and where they are used. `in_driver`: see Part.
+  // Adds pieces of `backing` that have physical memory, and where they are used. `in_driver`: see Part.
   Shared add(std::vector<Backing::Piece> pieces, GraphReserve::Place place, std::uint64_t in_driver);
-  // `part` must outlive what is returned.
+  // `part` must outlive the result.
   Held launch(Part& part);
-  // From now on nobody knows when it is used: it is there for good. False where it cannot be had.
+  // From now on it is unknown when it is used: it stays backed for good. False if it cannot be.
   bool keep(Part& part);
 
-  // The host has waited for all that was submitted in the context before this moment.
+  // The host has waited for all work submitted in the context before this moment.
   void waited(CUcontext context, std::uint64_t moment);
-  // Who is known not to run gives its memory back, but for who is being launched. How much that was.
+  // Unbacks parts whose graphs are known not to run, except those being launched. Returns how much.
   std::uint64_t give_back(CUcontext context);
-  // How much all have that ever may.
+  // How much all parts hold that may ever be given back.
   std::uint64_t all(CUcontext context) const;
-  // It ends, with whoever used its memory.
+  // The context ends, with all users of its memory.
   void context_ends(CUcontext context);
 
  private:

@@ -1,4 +1,4 @@
-// What is said of the memory of one capture: where its allocations are to lie, and what has become of them.
+// Describes the memory of one capture: where its allocations are to lie, and what became of them.
 #pragma once
 
 #include <cuda.h>
@@ -10,8 +10,8 @@
 
 namespace nimble::shim {
 
-// Where the allocations of a capture go: of each, in their order, what it asked for, and its place in one block of
-// memory. Those that last beyond the capture have none.
+// Where a capture's allocations go: for each, in order, its requested size and its place in one block of memory. Those
+// that outlast the capture have no place.
 struct CapturePlan {
   struct Allocation {
     std::uint64_t size = 0;
@@ -21,16 +21,16 @@ struct CapturePlan {
   std::uint64_t bytes = 0;  // of the block
 };
 
-// What has become of a capture's allocations.
+// What became of a capture's allocations.
 struct CaptureMemory {
   struct Event {
     std::size_t node = 0;  // how many nodes the graph had by then
     bool released = false;
     std::uint64_t address = 0, size = 0;  // as asked for
   };
-  // `again`: slots were used again as they came, and each is taken for one allocation.
-  // `once`: no two allocations share a byte; or only as the plan says.
-  // `broken`: the capture has not kept to its plan, or is one of several that have made the graph.
+  // `again`: slots were reused at once, and each counts as one allocation. `once`: no two allocations share a byte,
+  // except as the plan says. `broken`: the capture has not followed its plan, or is one of several that have built the
+  // graph.
   enum class Kind : std::uint8_t { again, once, broken };
   Kind kind = Kind::again;
   std::vector<Event> events;
@@ -44,12 +44,12 @@ struct CaptureMemory {
 // Where the memory of a capture lies.
 struct CaptureHome {
   CUcontext context = nullptr;
-  // Of the device's pool, as it is since the program has changed it so many times; 0: from the device at once.
+  // From the device's pool, after so many changes of it by the program; 0: from the device directly.
   std::uint64_t pool = 0;
   bool operator==(const CaptureHome&) const = default;
 };
 
-// What the driver gives at a time, and how much of it has been cut into slots.
+// One allocation from the driver, and how much of it has been cut into slots.
 struct MemoryChunk {
   std::uint64_t base = 0, size = 0, used = 0;
 

@@ -10,9 +10,9 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr std::uint64_t kChunk = std::uint64_t{8} << 20;  // what is asked of the driver at a time, at least
+constexpr std::uint64_t kChunk = std::uint64_t{8} << 20;  // the least to request of the driver at a time
 
-// Slots have one of eight sizes between a power of two and the next, so that most allocations find one that fits.
+// Slots have one of eight sizes between successive powers of two, so that most allocations find one that fits.
 std::uint64_t slot_size(std::uint64_t size) {
   const std::uint64_t step = std::max(std::bit_floor(size) / 8, FormerMemory::kAlignment);
   return (size + step - 1) / step * step;
@@ -111,10 +111,10 @@ std::optional<MemorySlot> CapturePool::allocate(std::uint64_t id, CaptureHome ho
   FormerMemory& former = table_.former();
   auto lock = table_.lock();
   CaptureSlots& slots = table_.captures()[id].slots;
-  // Without the lock; false where the capture has gone meanwhile, with its context.
+  // Without the lock; false if the capture has gone meanwhile, with its context.
   MemoryChunk got;
   const auto ask = [&](std::uint64_t bytes) {
-    // What nobody has asked for. A small graph is to need little, and few calls; a large one few calls for much.
+    // Requests ahead of need: a small graph should need little memory and few calls, a large one few calls for much.
     const std::uint64_t so_far = std::clamp(table_.source().held(slots.chunks()), Mapping::kGrain, kChunk);
     const std::uint64_t to_share = slots.is_asked_for() ? 0 : std::max(size, so_far);
     lock.unlock();
@@ -134,7 +134,7 @@ std::optional<MemorySlot> CapturePool::allocate(std::uint64_t id, CaptureHome ho
       slots.add(*spare);
       slot = slots.take(size, former);
     }
-  // Where memory is short, as much as is needed.
+  // If memory is short, only as much as is needed.
   for (const std::uint64_t bytes : {std::max(size, kChunk), size}) {
     if (slot) break;
     const std::optional<std::uint64_t> bound = slots.bound();

@@ -33,7 +33,7 @@ std::optional<std::uint64_t> CaptureSlots::lacks_block() const {
 }
 
 void CaptureSlots::add_block(const MemoryChunk& chunk) {
-  // Another thread of the same capture may have been here meanwhile.
+  // Another thread of the same capture may have set it meanwhile.
   if (block_.base && chunk.base) chunks_.push_back(chunk);
   if (!block_.base) block_ = {chunk.base, plan_->bytes, plan_->bytes};
   kept_to_plan_ = kept_to_plan_ && block_.base;
@@ -46,7 +46,7 @@ std::optional<MemorySlot> CaptureSlots::use_again(std::uint64_t stream, std::uin
   return slot;
 }
 
-// The one that was released last, of this size or somewhat larger.
+// The most recently released one of this size or somewhat larger.
 std::optional<MemorySlot> CaptureSlots::released(std::uint64_t stream, std::uint64_t size) {
   for (auto at = released_.lower_bound({stream, size});
        at != released_.end() && at->first.stream == stream && at->first.size <= 2 * size; ++at) {
@@ -58,14 +58,14 @@ std::optional<MemorySlot> CaptureSlots::released(std::uint64_t stream, std::uint
   return std::nullopt;
 }
 
-// Its place by the plan, whose block is there. Once an allocation is not as planned, none is any more.
+// Its place in the plan's block. Once an allocation deviates from the plan, all later ones do.
 std::optional<MemorySlot> CaptureSlots::planned(std::uint64_t stream, std::uint64_t size) {
   const std::vector<CapturePlan::Allocation>& all = plan_->allocations;
   kept_to_plan_ = kept_to_plan_ && allocations_ < all.size() && all[allocations_].size == size;
   if (!kept_to_plan_ || !all[allocations_].offset) return std::nullopt;
   if (stream_ == 0) stream_ = stream;
   const std::uint64_t address = block_.base + *all[allocations_].offset;
-  // What the program has there still it releases later than it did the first time.
+  // The program still has memory there: it releases it later than the first time.
   const auto after = live_.lower_bound(address);
   const bool meets = (after != live_.end() && after->first < address + size) ||
                      (after != live_.begin() && std::prev(after)->first + std::prev(after)->second > address);
@@ -108,7 +108,7 @@ bool CaptureSlots::release(std::uint64_t address, std::uint64_t stream, std::opt
   if (nodes) {
     events_.push_back({*nodes, true, address, found->second});
     if (serve_ == Serve::again) released_[{stream, slots_[address]}].push_back(address);
-    // What comes into its place would not be behind this.
+    // The next allocation in its place would not be ordered after this.
     if (plan_ && stream != stream_) kept_to_plan_ = false;
   }
   live_.erase(found);
@@ -126,7 +126,7 @@ void CaptureSlots::unordered(std::uint64_t stream) {
 
 void CaptureSlots::stream_ended(std::uint64_t stream) {
   forget_released(stream);
-  if (stream != 0 && stream_ == stream) kept_to_plan_ = false;  // 0: it has none yet
+  if (stream != 0 && stream_ == stream) kept_to_plan_ = false;  // 0: none yet
 }
 
 CaptureMemory::Kind CaptureSlots::kind() const {

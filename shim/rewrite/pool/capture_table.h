@@ -1,10 +1,10 @@
-// All captures that have memory, or that somebody has asked memory for: those that go on, and those whose graph or
-// executable graphs the program still has. What belongs to one capture is released together: once the program has
-// released all of it, and the captured graph and all its executables are gone.
+// All captures that have memory, or whose memory must come from the pool: those under way, and those whose graph or
+// executable graphs the program still has. A capture's memory is released as a whole: once the program has released all
+// of it, and the captured graph and all its executables are gone.
 //
-// Owns this, under one lock, which is never held while the driver is called: CapturePool sees to allocations and
-// releases, CapturedGraphs to what becomes of the graphs. Both take the lock for each thing that they do. Under it
-// FormerMemory's is taken.
+// Owns this, under one lock, which is never held while the driver is called: CapturePool handles allocations and
+// releases, CapturedGraphs what becomes of the graphs. Both take the lock for each operation. FormerMemory's lock is
+// taken under it.
 #pragma once
 
 #include <cuda.h>
@@ -23,18 +23,18 @@
 
 namespace nimble::shim {
 
-// What a capture has ended in, and whoever may use its memory because of that.
+// The graph of an ended capture, and all that may use its memory.
 struct CapturedGraph {
   CUgraph graph = nullptr;
   bool ended = false;
-  bool shared = false;    // nobody can tell when it runs, or when it ends: its memory stays
+  bool shared = false;    // it is unknown when it runs, or ends: its memory stays
   bool launched = false;  // any of its executables
-  bool kept = false;      // its transient memory is not to go
+  bool kept = false;      // its transient memory must stay
   std::set<CUgraphExec> execs;
   std::set<std::uint64_t> releases;   // memory of other captures, when it runs
   TransientMemory::Shared transient;  // once asked for
-  std::uint64_t left = 0;             // how much memory the driver would have for what the program has of it
-  std::size_t counted = 0;            // when that was so many allocations
+  std::uint64_t left = 0;             // how much memory the driver would use for the program's part of it
+  std::size_t counted = 0;            // computed for so many allocations
 
   bool is(CUgraph other) const { return ended && graph == other; }
 };
@@ -48,25 +48,25 @@ class CaptureTable {
  public:
   explicit CaptureTable(CallContext& context) : source_(context), former_(source_) {}
 
-  // Where its memory comes from, and where it goes. Without the lock.
+  // Where memory comes from, and where it goes. Without the lock.
   ChunkSource& source() { return source_; }
   const ChunkSource& source() const { return source_; }
   FormerMemory& former() { return former_; }
   const FormerMemory& former() const { return former_; }
-  // Whether a launch may bring memory, or take some, of any executable graph. Costs no lock.
+  // Whether the launch of any executable graph may bring memory, or take some. Takes no lock.
   bool any_awaits_launch() const { return any_awaits_launch_.load(std::memory_order_acquire); }
 
-  // --- For all below.
+  // --- For all members below.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
 
-  using Captures = std::map<std::uint64_t, PooledCapture>;  // by the driver's number
+  using Captures = std::map<std::uint64_t, PooledCapture>;  // by the driver's id
   Captures& captures() { return captures_; }
   const Captures& captures() const { return captures_; }
   PooledCapture* find(std::uint64_t capture);
   const PooledCapture* find(std::uint64_t capture) const { return const_cast<CaptureTable*>(this)->find(capture); }
-  // What the capture has goes, once nobody can use it any more; and then the capture is forgotten.
+  // Releases the capture's memory and forgets the capture, if nothing can use the memory any more.
   void let_go(std::uint64_t capture);
-  // The same of each for which that may have become so. `visit` says so, of a capture, and changes it.
+  // The same for each capture for which that may have become true: `visit` changes a capture, and says so.
   template <class Visit>
   void let_go_where(const Visit& visit) {
     for (auto at = captures_.begin(); at != captures_.end();) {
@@ -75,7 +75,7 @@ class CaptureTable {
     }
   }
 
-  // The next launch of these brings memory, or takes some; or of this one not.
+  // The next launch of these brings memory, or takes some; that of this one does not.
   void await_launch(const std::set<CUgraphExec>& execs);
   void await_launch(CUgraphExec exec);
   bool end_await(CUgraphExec exec);

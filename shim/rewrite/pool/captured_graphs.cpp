@@ -26,7 +26,7 @@ void CapturedGraphs::instantiated(CUgraph graph, CUgraphExec exec) {
   }
 }
 
-// Launches from here on have every parameter from this graph. Those before may still run: what nobody else can use is
+// Later launches take every parameter from this graph. Earlier ones may still run: memory that nothing else can use is
 // retired, and so waits for them.
 void CapturedGraphs::updated(CUgraph graph, CUgraphExec exec) {
   {
@@ -45,14 +45,14 @@ void CapturedGraphs::trim(CUcontext context, CUdevice device) {
   reserve_.trim(device);
 }
 
-// Where its graphs run, if its memory can be given back piece by piece. With the table's lock.
+// Where its graphs run, if its memory can be unbacked piece by piece. With the table's lock.
 std::optional<GraphReserve::Place> CapturedGraphs::place_of(const CaptureSlots& slots) {
   if (!slots.home() || slots.chunks().empty()) return std::nullopt;
   const std::optional<CUdevice> device = table_.source().backing().device(slots.chunks().front().base);
   return device ? std::optional(GraphReserve::Place{*device, slots.home()->context}) : std::nullopt;
 }
 
-// What the program has of what launches have left. Likewise.
+// Updates how much of the memory that launches left the program still has. Likewise.
 void CapturedGraphs::tell_left(GraphReserve::Place place) {
   std::uint64_t sum = 0;
   for (auto& [id, capture] : table_.captures()) {
@@ -71,7 +71,7 @@ void CapturedGraphs::tell_left(GraphReserve::Place place) {
   reserve_.left(place, sum);
 }
 
-// How much the driver would have for what the graph releases itself, while it runs.
+// How much memory the driver would use for what the graph releases itself, while it runs.
 std::uint64_t CapturedGraphs::released_in_driver(const CaptureSlots& slots) {
   const GraphHeap heap = slots.heap();
   return heap.bytes() - heap.held();
@@ -91,7 +91,7 @@ std::vector<std::uint64_t> CapturedGraphs::launched(CUgraphExec exec, std::uint6
       reserve_.launched(*place, stream, released_in_driver(capture.slots), table_.former().moment());
       tell_left(*place);
     }
-    // Of one that is a part of others nobody knows when it runs.
+    // It is unknown when a graph that is part of others runs.
     if (!graph.shared) released.insert(graph.releases.begin(), graph.releases.end());
   }
   if (released.empty()) return {};
@@ -105,7 +105,7 @@ std::vector<std::uint64_t> CapturedGraphs::launched(CUgraphExec exec, std::uint6
 // With the table's lock.
 bool CapturedGraphs::released_by_launch(std::uint64_t address) {
   for (auto& [id, capture] : table_.captures()) {
-    if (!capture.slots.release_behind_launch(address)) continue;
+    if (!capture.slots.release_by_launch(address)) continue;
     table_.await_launch(capture.graph.execs);
     table_.let_go(id);
     return true;
@@ -140,7 +140,7 @@ void CapturedGraphs::shared(CUgraphExec exec) {
     if (capture.graph.execs.contains(exec)) capture.graph.shared = true;
 }
 
-// What lies in pieces that the graph's own launches alone touch: nothing of it is there when they are through.
+// Memory in pieces that only the graph's own launches touch: its content is dead after them.
 std::vector<TransientMemory::Shared> CapturedGraphs::transient_of(CUgraphExec exec) {
   std::vector<TransientMemory::Shared> found;
   const auto lock = table_.lock();

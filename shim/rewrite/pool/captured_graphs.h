@@ -1,12 +1,11 @@
-// What becomes of the graphs that captures with memory of ours have ended in: who may use a capture's memory, and when
-// it is there.
+// Tracks the graphs of captures with memory of ours: what may use a capture's memory, and when it is live.
 //
-// Memory that a graph allocates and does not release is there from the graph's launch to a release of the program's, or
-// to a launch of another graph that has captured one; and from its next launch again. Of a graph that the program puts
-// into another or clones nobody can tell when it runs: its memory stays.
+// Memory that a graph allocates and does not release is live from the graph's launch until the program releases it, or
+// launches another graph that captured a release; and again from its next launch. If the program adds a graph to
+// another or clones it, it is unknown when it runs: its memory stays.
 //
 // Changes the captures' table under the table's lock (capture_table.h), which is not held while the driver is called.
-// Owns which of the memory may go while no graph runs, and how much the driver would keep in its place. Any thread.
+// Owns which memory may be unbacked while no graph runs, and how much the driver would keep instead. Any thread.
 #pragma once
 
 #include <cuda.h>
@@ -28,36 +27,36 @@ class CapturedGraphs {
   explicit CapturedGraphs(CaptureTable& table)
       : table_(table), transient_(table.source().backing(), table.former().moments()) {}
 
-  // The capture has ended in this graph; or in none: then `kept` says that the program may have its nodes all the same.
+  // The capture has ended in this graph; or in none: then `kept` says that the program may still have its nodes.
   void ended(std::uint64_t capture, CUgraph graph, bool kept = false);
   void instantiated(CUgraph graph, CUgraphExec exec);
-  // What it does comes from this graph now, and from no other any more.
+  // The executable graph was updated from this graph, and no longer depends on another.
   void updated(CUgraph graph, CUgraphExec exec);
-  // The program has launched it on the stream with this key. Where memory was that the launch releases.
+  // The program has launched it on the stream with this key. Returns the addresses of memory that the launch releases.
   std::vector<std::uint64_t> launched(CUgraphExec exec, std::uint64_t stream);
   void destroyed(CUgraph graph);
   void destroyed(CUgraphExec exec);
-  // The graph has become a part of another, or was cloned.
+  // The graph has become part of another, or was cloned.
   void shared(CUgraph graph);
   void shared(CUgraphExec exec);
 
   TransientMemory& transient() { return transient_; }
   GraphReserve& reserve() { return reserve_; }
-  // The host has waited for all that was submitted in the context before this moment, as FormerMemory has it.
+  // The host has waited for all work submitted in the context before this moment, as in FormerMemory.
   void waited(CUcontext context, std::uint64_t moment) {
     transient_.waited(context, moment);
     reserve_.waited(context, moment);
   }
-  // The reserve gives back what no graph uses.
+  // The reserve returns what no graph uses.
   void trim(CUcontext context, CUdevice device);
   void context_ends(CUcontext context) {
     transient_.context_ends(context);
     reserve_.context_ends(context);
   }
-  // What the graph that this one was made of has allocated and released while it was captured, each time that it was;
-  // without what is not to go.
+  // The memory that was allocated and released in each capture of the graph that this one was made of; without memory
+  // that must stay.
   std::vector<TransientMemory::Shared> transient_of(CUgraphExec exec);
-  // That of this graph, or of the one that this was made of, from now on is not. False where it cannot be had.
+  // From now on that of this graph, or of the one that this was made of, must stay. False if it cannot be backed.
   bool keep(CUgraph graph, CUgraphExec exec);
 
  private:

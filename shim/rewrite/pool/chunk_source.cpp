@@ -38,8 +38,8 @@ MemoryChunk ChunkSource::get(CaptureHome home, std::uint64_t bytes, std::uint64_
   return chunk;
 }
 
-// In stream order, on a stream of its own, and there once this returns. cuMemFree takes such memory, too. The pool may
-// give what another stream still has to release: that is waited for, but not for good, since that stream may wait for
+// Allocates in stream order, on its own stream, and waits for that. cuMemFree accepts such memory, too. The pool may
+// give memory that another stream has yet to release: waits for it, but not for ever, since that stream may wait for
 // this thread.
 CUresult ChunkSource::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
   const auto find = [&]<class Function>(Function* function, const char* name) {
@@ -66,7 +66,7 @@ CUresult ChunkSource::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
   return result;
 }
 
-// Before anybody can name what lies in it.
+// Before its addresses are known to anyone.
 void ChunkSource::widen(const MemoryChunk& chunk) {
   std::uint64_t begin = begin_.load(std::memory_order_relaxed), end = end_.load(std::memory_order_relaxed);
   while (chunk.base < begin && !begin_.compare_exchange_weak(begin, chunk.base, std::memory_order_relaxed)) {

@@ -63,7 +63,7 @@ void FormerMemory::take_over(Left left) {
   abandoned_.insert(left.abandoned.begin(), left.abandoned.end());
   Retired retired{left.home, {}, {}};
   for (const MemoryChunk& chunk : left.chunks) {
-    // What the GPU may be at work in is waited for first.
+    // Memory that the GPU may still be using is waited for first.
     const bool spare = is_abandoned(chunk) && !left.ran;
     if (spare) {
       spare_.push_back({left.home, {chunk.base, chunk.size, 0}});
@@ -81,7 +81,7 @@ void FormerMemory::take_over(Left left) {
   retire(std::move(retired));
 }
 
-// With the lock.
+// With the lock held.
 void FormerMemory::retire(Retired retired) {
   if (retired.chunks.empty()) return;
   retired.moment = moments_.fetch_add(1, std::memory_order_relaxed);
@@ -116,7 +116,7 @@ bool FormerMemory::is_abandoned(const MemoryChunk& chunk) const {
   return first != abandoned_.end() && chunk.holds(*first);
 }
 
-// What no capture has goes back to the driver, once the program has released all that began there.
+// Returns memory that no capture has to the driver, once the program has released everything that began there.
 bool FormerMemory::release_abandoned(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   if (abandoned_.erase(address) == 0) return false;

@@ -1,14 +1,14 @@
-// What stands for a workspace of cuBLAS's in captures whose memory is the capture pool's (capture_pool.h): a slot of
-// its own for each product of matrices.
+// Replaces cuBLAS's workspace in captures whose memory is the capture pool's (capture_pool.h): by a separate slot for
+// each matrix product.
 //
-// A program gives cuBLAS one piece of memory to work in for each stream (cublasSetWorkspace), or with each product
-// (cublasLtMatmul). What is there is of no use to anybody once the product is done. But products that all work in the
-// same memory can only follow each other, whatever they compute; with slots they are ordered as any nodes are, and
-// their slots share memory where the order allows it. Kernels, and the size of what they work in, stay what they were.
+// A program gives cuBLAS one workspace for each stream (cublasSetWorkspace), or with each product (cublasLtMatmul). Its
+// content is dead once the product is done. But products that share a workspace must run one after another, whatever
+// they compute; with slots they are ordered like any nodes, and their slots share memory where the order allows it.
+// Kernels, and the size of their workspaces, stay the same.
 //
-// A slot is taken when the workspace is given, and released when the same one is given again in that way in that
-// capture and there is work since, or the capture ends. Bytes as the program gave them. One lock; any thread. Knows of
-// slots only: shim/rewrite/allocate/workspace_slots.h takes and releases them.
+// A slot is taken when the workspace is set, and released when the same one is set again in the same way in that
+// capture after more work, or the capture ends. Sizes as the program gave them. One lock; any thread. Only keeps track
+// of slots: shim/rewrite/allocate/workspace_slots.h takes and releases them.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,29 @@ namespace nimble::shim {
 
 class Workspaces {
  public:
-  // A slot that was given to whoever calls next with a handle of cuBLAS's, and that nobody works in yet: the capture
-  // has as many nodes still. Who has one product for it claims it. Nothing where there is none for this workspace of
-  // the program's, or it is smaller.
+  // A slot that was set for a handle of cuBLAS and is not in use yet: the capture has no new nodes since. A caller that
+  // needs it for one product claims it. Nothing if there is none for this workspace of the program, or it is smaller.
   std::optional<std::uint64_t> given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
                                      std::size_t nodes, bool claims);
-  // The slot that stands for it ends; nothing where there is none. `for_one`: as of began(). One that is a handle's
-  // ends only where the handle gets another.
+  // Ends its slot; nothing if there is none. `for_one`: as in began(). A handle's slot ends only when the handle gets
+  // another.
   std::optional<std::uint64_t> end_one(std::uint64_t capture, std::uint64_t workspace, bool for_one);
-  // Of a capture that is learned from all slots are there at once: they have to fit into a part of what is free when
-  // its first one is asked for. Nothing where that is not known yet.
+  // In a capture that is learned from, all slots exist at once: they have to fit into a part of what is free at the
+  // first request. Nothing if that is not known yet.
   std::optional<std::uint64_t> left(std::uint64_t capture);
   void bound(std::uint64_t capture, std::uint64_t free);
-  // Whether the capture may have so many bytes more. Products beyond that work where the program has them work; once
-  // there is one, all do.
+  // Whether the capture may have so many more bytes. The first product beyond that, and all later ones, use the
+  // program's workspace.
   bool may_have(std::uint64_t capture, std::uint64_t bytes);
   void full(std::uint64_t capture);
-  // `for_one`: for one product, and no handle. `nodes`: of the capture by now.
+  // `for_one`: for one product, not a handle. `nodes`: the capture's nodes so far.
   void began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes, std::size_t nodes,
              bool for_one);
-  // The capture ends: its slots, for who releases them.
+  // The capture ends: returns its slots, to be released.
   std::vector<std::uint64_t> end(std::uint64_t capture);
 
-  // One part in so many. Of 60 GiB all products of a language model with 32 layers have theirs, 32 MiB each; and what a
-  // capture needs besides, all of it apart, is seldom what is left to the last eighth.
+  // The divisor. With 60 GiB free, all products of a language model with 32 layers get theirs, of 32 MiB each; and the
+  // rest of a capture, without reuse, seldom needs more than the other seven eighths.
   static constexpr std::uint64_t kPartOfWhatIsFree = 8;
 
  private:
@@ -55,8 +54,9 @@ class Workspaces {
     bool claimed = false;
   };
   struct Capture {
-    std::map<std::pair<std::uint64_t, bool>, Slot> slots;  // by what they stand for, and whether that is for one
-    std::optional<std::uint64_t> left;                     // bytes that it may have; nothing: it was not asked yet
+    std::map<std::pair<std::uint64_t, bool>, Slot>
+        slots;                          // by the workspace that they replace, and whether for one product
+    std::optional<std::uint64_t> left;  // bytes that it may have; nothing: not asked yet
   };
 
   std::mutex mutex_;  // guards what follows

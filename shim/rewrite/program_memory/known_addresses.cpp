@@ -32,8 +32,8 @@ void KnownAddresses::came(std::uint64_t address, std::uint64_t size) noexcept {
 
 bool KnownAddresses::holds(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
-  const auto behind = ranges_.upper_bound(address >> kPage);
-  return all_ || (behind != ranges_.begin() && address >> kPage < std::prev(behind)->second);
+  const auto after = ranges_.upper_bound(address >> kPage);
+  return all_ || (after != ranges_.begin() && address >> kPage < std::prev(after)->second);
 }
 
 }  // namespace nimble::shim

@@ -81,8 +81,8 @@ bool is_in_such_a_library(const void* place) { return is_such_a_library(file_at(
 bool is_such_a_library(std::string_view name) {
   const std::size_t suffix = name.find(".so");
   if (suffix == std::string_view::npos) return false;
-  const std::string_view behind = name.substr(suffix + 3);
-  const bool is_version = behind.find_first_not_of(".0123456789") == std::string_view::npos;
+  const std::string_view version = name.substr(suffix + 3);
+  const bool is_version = version.find_first_not_of(".0123456789") == std::string_view::npos;
   return is_version && std::ranges::find(kLibraries, name.substr(0, suffix)) != std::end(kLibraries);
 }
 

@@ -1,5 +1,5 @@
-// Allocations that a program wants to hear of: a word of each watch says whether one of its allocations has been given
-// back to the driver. So a program can launch what reads them before it has looked whether it still should.
+// Watches allocations for a program: each watch has a word that says whether one of its allocations has been released.
+// So a program can launch work that reads them before it has checked whether it still should.
 //
 // A word is set before the driver is called, and stays. Any thread; a lock guards the table, under which the driver is
 // not called. Owns the words.
@@ -20,10 +20,10 @@ class MemoryWatch {
  public:
   explicit MemoryWatch(CallContext& context) : context_(context) {}
 
-  // Watches the allocations of the current context in which these addresses lie. Null where the driver knows of none
-  // for one of them. The word is there until remove().
+  // Watches the allocations of the current context in which these addresses lie. Null if the driver knows none for one
+  // of them. The word is valid until remove().
   const std::uint32_t* add(std::span<const std::uint64_t> addresses);
-  // False where it is no such word.
+  // False if it is not such a word.
   bool remove(const std::uint32_t* gone);
 
   // The program is about to have memory released, or a context end.

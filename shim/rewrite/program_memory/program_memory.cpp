@@ -8,7 +8,7 @@ void ProgramMemory::came(const Call& call, bool analyzing) {
       (call.memory == MemoryKind::device || call.memory == MemoryKind::pinned || call.memory == MemoryKind::managed);
   is_plain ? library_.came(call.address, call.caller) : library_.goes(call.address);
   known_.came(call.address, call.size);
-  // What came while a graph was looked at was not seen in it.
+  // The analysis of a graph did not see memory that came meanwhile.
   if (!analyzing) released_.came(call.address, call.size);
 }
 

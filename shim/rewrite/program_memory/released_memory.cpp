@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t kMost = 4096;
 
-// Calls `look` with each word of the node that may be an address, until that returns true. Whether it did.
+// Calls `look` with each word of the node that may be an address, until it returns true. Whether it did.
 template <class Look>
 bool any_word(const Call& call, CallContext& context, Look look) {
   if (call.kind != CallKind::launch) return look(call.dst.address) || look(call.src.address);
   const FunctionInfo& function = context.function(call.function);
   std::vector<std::uint8_t> params(function.param_bytes);
-  if (!pack_params(call, function, params.data())) return false;  // it is ordered with everything
+  if (!pack_params(call, function, params.data())) return false;  // then it is ordered with everything
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= params.size(); at += 4) {
     std::uint64_t word = 0;
     std::memcpy(&word, params.data() + at, sizeof word);
@@ -40,7 +40,7 @@ void ReleasedMemory::ended(std::uint64_t capture, CUgraph graph) {
   const std::lock_guard lock(mutex_);
   const auto found = captures_.find(capture);
   if (found == captures_.end()) return;
-  if (graph) graphs_.try_emplace(graph, found->second);  // several captures may make one: the first counts
+  if (graph) graphs_.try_emplace(graph, found->second);  // several captures may build one: the first counts
   captures_.erase(found);
   any_.store(!captures_.empty() || !graphs_.empty(), std::memory_order_relaxed);
 }
@@ -77,7 +77,7 @@ void ReleasedMemory::came(std::uint64_t address, std::uint64_t size) {
 }
 
 bool ReleasedMemory::is_named_by(const ProgramGraph& graph) const {
-  std::map<std::uint64_t, std::uint64_t> ends;  // by begin: of memory that may have gone several times, in pieces
+  std::map<std::uint64_t, std::uint64_t> ends;  // by begin: memory may have been released several times, in pieces
   {
     const std::lock_guard lock(mutex_);
     const auto found = graphs_.find(graph.handle());
@@ -90,8 +90,8 @@ bool ReleasedMemory::is_named_by(const ProgramGraph& graph) const {
   std::uint64_t reached = 0;
   for (auto& [begin, end] : ends) reached = end = std::max(end, reached);
   const auto is_there = [&](std::uint64_t word) {
-    const auto behind = ends.upper_bound(word);
-    return behind != ends.begin() && word < std::prev(behind)->second;
+    const auto after = ends.upper_bound(word);
+    return after != ends.begin() && word < std::prev(after)->second;
   };
   return std::ranges::any_of(graph.nodes(),
                              [&](const ProgramNode& node) { return any_word(node.call, context_, is_there); });

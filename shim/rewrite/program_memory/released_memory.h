@@ -1,9 +1,9 @@
 // Memory that the program has released since it began to capture a graph that it still has: the graph's nodes may name
-// it, and it may come back before they run. Whoever looks at the nodes meanwhile finds addresses that lead nowhere, as
-// numbers do.
+// it, and it may be reallocated before they run. Meanwhile its addresses in the nodes point nowhere, like plain
+// numbers.
 //
-// Only while there is such a graph, and not without bounds: of a graph that is older than what is kept, nobody can
-// tell. One lock, never held while the driver is called. Any thread.
+// Kept only while there is such a graph, and up to a limit: for a graph older than what is kept, the answer is unknown.
+// One lock, never held while the driver is called. Any thread.
 #pragma once
 
 #include <atomic>
@@ -20,17 +20,17 @@ class ReleasedMemory {
  public:
   explicit ReleasedMemory(CallContext& context) : context_(context) {}
 
-  // A capture, by its id, and the graph that it has ended in; null where it ended in none.
+  // A capture, by its id, and the graph that it has ended in; null if none.
   void began(std::uint64_t capture);
   void ended(std::uint64_t capture, CUgraph graph);
   void destroyed(CUgraph graph);
 
-  // The program is about to release what begins there. A size of 0: the driver is asked.
+  // The program is about to release what begins there. Size 0: asks the driver.
   void goes(std::uint64_t address, std::uint64_t size);
-  // It has new memory: what lies in that leads somewhere again.
+  // It has new memory: addresses in it are valid again.
   void came(std::uint64_t address, std::uint64_t size);
 
-  // Whether one of the graph's nodes names some of it, or that cannot be told.
+  // Whether one of the graph's nodes names some of it; true if unknown.
   bool is_named_by(const ProgramGraph& graph) const;
 
  private:

@@ -1,5 +1,5 @@
-// Where captures have memory, whatever is recorded: allocations as whoever looks at anything but the nodes of their
-// graphs may take them. One lock; any thread.
+// Where captures have memory, whether recorded or not: the allocations as seen by everything but the analysis of their
+// graphs' nodes. One lock; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ class CapturedRanges {
  public:
   using Ranges = std::map<std::uint64_t, std::uint64_t>;  // address, bytes
 
-  // What there is of this capture's from now on, which is returned.
+  // Adds this capture's memory, and returns its ranges.
   Ranges add(const CaptureMemory& memory);
-  // It has gone back to the driver.
+  // They have gone back to the driver.
   void remove(const std::vector<MemorySlot>& slots);
   Ranges all() const;
 

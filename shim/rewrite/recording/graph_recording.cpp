@@ -26,7 +26,7 @@ GraphRecording::GraphRecording(RecordObservers observers, std::uint64_t limit_by
       recorder_({.path = "NIMBLE_GRAPHS", .store = store_}, context, std::move(observers)),
       trace_(std::make_unique<analyzer::GrowingTrace>("NIMBLE_GRAPHS=rewrite")) {}
 
-void GraphRecording::begin_behind(const std::vector<Call>& calls) {
+void GraphRecording::begin_after(const std::vector<Call>& calls) {
   there(ranges_.all());
   for (const Call& call : calls) record(call);
 }
@@ -88,7 +88,7 @@ void GraphRecording::gone(const std::vector<MemorySlot>& slots) {
 GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const CaptureMemory* memory,
                                             std::uint64_t number) {
   Nodes result;
-  // No stream of the program's, whose work by other threads would have to come between.
+  // Not a stream of the program: other threads' work on it might come in between.
   const StreamRef stream{nullptr, reinterpret_cast<std::uint64_t>(original.context()) | 3};
   const auto op = [&](Call call, std::uint32_t node) {
     call.stream = stream;
@@ -120,7 +120,7 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
   }
   if (original.branches()) {
     result.given.emplace();
-    for (const auto& [before, behind] : *original.branches()) result.given->push_back({op_of[before], op_of[behind]});
+    for (const auto& [before, after] : *original.branches()) result.given->push_back({op_of[before], op_of[after]});
   }
   events_up_to(std::numeric_limits<std::size_t>::max());
   result.place.last_seq = recorder_.calls() - 1;

@@ -15,10 +15,11 @@ namespace nimble::shim {
 
 namespace {
 
-// A use of the recording that was told that the call at hand begins; empty where it is recorded nowhere.
+// A use of the recording that was told that the current call begins; empty if none was.
 thread_local DetachedUse t_recorded __attribute__((tls_model("initial-exec")));
 
-constexpr std::uint64_t kRoom = 16;  // one part in so many of the limit may have come since when somebody learns
+constexpr std::uint64_t kRoom =
+    16;  // the fraction of the limit that may have been recorded since, when a thread begins to learn
 
 }  // namespace
 
@@ -43,8 +44,8 @@ std::unique_ptr<GraphRecording> GraphRecordings::make() {
                                           context_);
 }
 
-// A recording that is full, or has so many bytes of what nobody learned from behind what somebody did, is ended, and
-// one begins. Not in the middle of a capture, or while anybody learns. The analysis lock is held.
+// If the recording is full, or has so many bytes since the last learning, ends it and begins a new one. Not in the
+// middle of a capture, or while a thread learns. With the analysis lock held.
 void GraphRecordings::begin_anew(std::uint64_t unlearned_bytes) {
   const Use old = recording_.use();
   if (old && !old->is_over() && old->store().bytes() - learned_bytes_.load(std::memory_order_relaxed) < unlearned_bytes)
@@ -53,11 +54,11 @@ void GraphRecordings::begin_anew(std::uint64_t unlearned_bytes) {
   auto next = make();
   next->recorder().start();
   {
-    // Whoever allocates or begins a capture meanwhile waits, so that it is in the one or in the other.
+    // Allocations and beginnings of captures wait meanwhile, so that each is in the one or the other.
     const std::lock_guard lock(history_mutex_);
-    // It would not know of the capture, and take what is captured to be done.
+    // The new one would not know of the capture, and take captured work for executed.
     if (captures_.any()) return;
-    next->begin_behind(history_.calls_to_record());
+    next->begin_after(history_.calls_to_record());
     recording_.put(std::move(next));
   }
   learned_bytes_.store(0, std::memory_order_relaxed);
@@ -81,7 +82,7 @@ bool GraphRecordings::is_recording() {
   return now && !now->is_over();
 }
 
-// Where somebody analyzes a graph just now the next call does it.
+// If a thread is just analyzing a graph, the next call does it.
 void GraphRecordings::end_if_full() noexcept {
   if (!options_.trace_path.empty()) return;
   const std::unique_lock one_at_a_time(analysis_mutex_, std::try_to_lock);
@@ -129,7 +130,8 @@ Answer GraphRecordings::before(Call& call) noexcept {
 
 void GraphRecordings::after(const Call& call, CUresult result) {
   const Use begun = recording_.attach(t_recorded), now = follow(call, result);
-  // Who was told that it begins is told that it has ended, full by now or not: a probe may wait for that.
+  // The recording that was told of the call's beginning must hear of its end, even if full by now: a probe may wait for
+  // it.
   const Use& told = is_allocation(call.kind) ? now : begun;
   if (told && (told.get() == begun.get() || !told->is_over())) told->recorder().after(call, result);
 }
@@ -167,7 +169,7 @@ void GraphRecordings::learning_begins() {
   begin_anew(options_.limit_bytes / kRoom);
 }
 
-// Nobody begins another recording while this thread still learns.
+// No other recording begins while this thread still learns.
 void GraphRecordings::learning_ends() {
   if (const Use now = recording_.use()) learned_bytes_.store(now->store().bytes(), std::memory_order_relaxed);
 }
@@ -182,7 +184,7 @@ void GraphRecordings::wait_for_what_came_before() {
 
 // ---- the end ----
 
-// For people who want to see why: nimble-analyze takes the graphs for marked steps.
+// For debugging: nimble-analyze sees the graphs as marked steps.
 void GraphRecordings::finish() noexcept try {
   if (options_.trace_path.empty() || finished_.exchange(true)) return;
   if (const Use last = recording_.use()) write(*last);

@@ -1,14 +1,14 @@
-// The recording of NIMBLE_GRAPHS=rewrite that goes on, if any does, and when another takes its place.
+// The current recording of NIMBLE_GRAPHS=rewrite, if any, and when another replaces it.
 //
 // All calls are recorded into memory, up to a limit. A recording that is full is dropped at once, and the next graph
-// begins a new one. So does a capture to learn from, if much has been recorded since somebody last learned. An analysis
-// goes through all of a recording; so where nobody has learned, a graph also begins a new one once a little has been
-// recorded, of which it needs only what is allocated. A new one knows what is allocated, but not what was done.
+// begins a new one. So does a capture to learn from, if much has been recorded since the last learning. An analysis
+// goes through a whole recording; so if nothing was learned, a graph also begins a new one once a little has been
+// recorded, since it needs only the allocations. A new recording knows what is allocated, but not what was done.
 //
-// Owns the recording, what is allocated by now, and where captures have memory. Two locks, in this order: that of
-// analyses, which whoever records a graph's nodes holds all the time, and while it the recording is replaced; and that
-// of what is allocated, under which the driver is asked which stream captures. Any thread; that a call was told to a
-// recording is kept with its thread.
+// Owns the recording, the present allocations, and where captures have memory. Two locks, in this order: the analysis
+// lock, held while a graph's nodes are recorded and while the recording is replaced; and the lock of the allocation
+// history, under which the driver is asked which stream captures. Any thread; which recording was told of a call is
+// thread-local.
 #pragma once
 
 #include <cuda.h>
@@ -35,7 +35,7 @@ namespace nimble::shim {
 
 struct RecordingOptions {
   std::uint64_t limit_bytes = 0;
-  bool probe = false;  // see what kernels write, of all launches and not only of those that are learned from
+  bool probe = false;  // see what kernels write, in all launches and not only in those that are learned from
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
   std::string trace_path;  // where the recording goes in the end; empty: nowhere
 };
@@ -44,53 +44,53 @@ class GraphRecordings {
  public:
   using Use = WhileUsed<GraphRecording>::Use;
 
-  // What the references name must outlive it.
+  // The referenced objects must outlive it.
   GraphRecordings(RecordingOptions options, CallContext& context, CapturesUnderWay& captures,
                   const CaptureRequests& requests, const RewriteLog& log);
 
-  // The one that goes on; empty where none does.
+  // The current one; empty if there is none.
   Use present() { return recording_.use(); }
   bool is_recording();
-  // A full one is of no more use to anybody, but for whoever wants to see in the end what it was.
+  // Drops a full one, unless it is to be written in the end.
   void end_if_full() noexcept;
 
   // --- The program's calls.
 
-  // The thread makes another call: one that has never come back is over.
+  // The thread makes another call: an earlier one that never returned is over.
   void next_call();
   // It is about to reach the driver, and has. What a recorder answers in its place.
   Answer before(Call& call) noexcept;
   void after(const Call& call, CUresult result);
-  // A capture is about to begin: it is counted, and no recording begins that would not know of it.
+  // A capture is about to begin: counts it, and keeps recordings that would not know of it from beginning.
   void capture_begins();
   void mark(bool begins, const char* name, std::uint32_t thread);
 
   // --- Memory of captures.
 
-  // There is this of a capture's from now on, as it is while no graph runs. It has gone back to the driver.
+  // A capture has this memory from now on, as seen while no graph runs. Slots have gone back to the driver.
   void came(const CaptureMemory& memory);
   void gone(const std::vector<MemorySlot>& slots);
 
   // --- Learning.
 
-  // Waits until all that came so far is written, or it would go by how far the writer has come.
+  // Waits until everything so far is written: else the result would depend on the writer's progress.
   void catch_up();
-  // The calling thread is about to learn; it is about to learn no more, and still does.
+  // The calling thread is about to begin learning; or about to end it.
   void learning_begins();
   void learning_ends();
-  // The host waits for all that was submitted in the current context: what is seen of memory counts from then on. Not
-  // while anybody captures, whose capture may not outlive that.
+  // Waits for all work submitted in the current context: observations of memory count from then on. Not during
+  // captures, which that may invalidate.
   void wait_for_what_came_before();
 
   // --- Analyses.
 
   std::unique_lock<std::mutex> one_at_a_time() { return std::unique_lock(analysis_mutex_); }
-  // The one in which a graph's nodes are recorded: a new one where much was recorded that says nothing. With the lock.
+  // The recording for a graph's nodes: a new one if much was recorded without learning. With the lock.
   Use for_graph();
 
   // --- The end.
 
-  // Writes it down. Once.
+  // Writes it to its file. Once.
   void finish() noexcept;
   bool forked() noexcept;
 
@@ -108,7 +108,7 @@ class GraphRecordings {
   const RewriteLog& log_;
   CapturedRanges captured_;
   WhileUsed<GraphRecording> recording_;          // changed with analysis_mutex_ held
-  std::atomic<std::uint64_t> learned_bytes_{0};  // of the present one, when somebody ceased to learn
+  std::atomic<std::uint64_t> learned_bytes_{0};  // of the current one, when learning last ended
   std::mutex history_mutex_;
   CallHistory history_;
   std::mutex analysis_mutex_;

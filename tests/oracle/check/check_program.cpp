@@ -158,9 +158,9 @@ class Check {
     outcome_.step_ops = analysis.step.period;
     outcome_.why_no_schedule = analysis.plan.why_no_schedule;
     if (!outcome_.step) return;
-    // Nothing in it conflicts but what it has ordered itself. What may follow pointers that lie in memory, as those
-    // that kernels got in structures and may have stored, is taken to reach more than the program's author had in mind,
-    // or anything.
+    // Everything in it that conflicts is ordered by the program itself. Kernels that may follow pointers in memory,
+    // such as those that kernels got in structures and may have stored, are assumed to reach more than the program's
+    // author had in mind, or anything.
     const auto& ops = analysis.evidence.accesses.ops;
     const auto& races = analysis.order.dependencies.races;
     const bool all_known = program_.table.empty() && std::none_of(ops.begin(), ops.end(), [](const auto& op) {

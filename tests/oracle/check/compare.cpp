@@ -40,16 +40,16 @@ std::uint64_t bytes_of(const Ranges& ranges) {
   return sum;
 }
 
-// The first part of `inner` that is not in `outer`; empty where there is none.
+// The first part of `inner` that is not in `outer`; empty if there is none.
 Bytes uncovered(const Ranges& inner, const Ranges& outer) {
   for (const Bytes& range : inner) {
     std::uint64_t at = range.begin;
     while (at < range.end) {
-      auto behind = std::upper_bound(outer.begin(), outer.end(), at,
-                                     [](std::uint64_t address, const Bytes& other) { return address < other.begin; });
-      if (behind == outer.begin() || std::prev(behind)->end <= at)
-        return {at, behind == outer.end() ? range.end : std::min(range.end, behind->begin)};
-      at = std::prev(behind)->end;
+      auto after = std::upper_bound(outer.begin(), outer.end(), at,
+                                    [](std::uint64_t address, const Bytes& other) { return address < other.begin; });
+      if (after == outer.begin() || std::prev(after)->end <= at)
+        return {at, after == outer.end() ? range.end : std::min(range.end, after->begin)};
+      at = std::prev(after)->end;
     }
   }
   return {};
@@ -114,7 +114,7 @@ bool must_run(const TraceCall& call) {
 bool is_call(const Trace& trace, const TraceCall& call, const ExactOp& op) {
   if (op.symbol != call.symbol) return false;
   if (call.kind == CallKind::launch) return op.name == trace.functions[call.function].name;
-  // Other copies of the same kind may stand between: those that the shim makes by itself.
+  // Other copies of the same kind may come in between: the shim's own.
   if (call.kind == CallKind::copy || call.kind == CallKind::set)
     return op.writes.empty() || op.writes.front().begin == call.dst.address;
   return true;
@@ -137,7 +137,7 @@ class Comparer {
       const bool barrier = accesses.ops[op].role == OpRole::barrier;
       const bool known = std::all_of(ran.begin(), ran.end(), [](const ExactOp* one) { return one->exact; });
       if (!known && !barrier) {
-        fail(calls[op], "nobody knows what it touches, but it is not taken to touch anything");
+        fail(calls[op], "its accesses are unknown, but it is not assumed to touch everything");
         continue;
       }
       const Touched exact = touched(ran), guess = inferred(accesses, op, objects, table_);
@@ -263,7 +263,7 @@ Comparison compare(const analyzer::StepReading& step, const std::vector<ExactOp>
   comparer.run(analyzer::accesses_of(trace, *step.input.table, objects, all, options), objects, all,
                step.step.period == 0);
   if (step.step.period == 0) return result;
-  // Each repeat by itself, and of the one that the schedule is made from just what the schedule is made from.
+  // Each repeat separately, and for the representative exactly what the schedule is made from.
   for (std::uint32_t i = 0; i < step.step.begins.size(); ++i) {
     const auto calls = step.step.calls_of(i);
     if (i == step.step.representative) {

@@ -1,8 +1,8 @@
 // What the analyzer infers of each op's accesses, against what the op really touched.
 //
 // An inferred access may be wider than the truth, never narrower: every byte that an op touched must lie in one of its
-// inferred accesses, and every byte that it wrote in one that writes. An op that is taken to touch anything covers all.
-// Both sides come from one process: the shim recorded it while the simulated driver watched.
+// inferred accesses, and every byte that it wrote in one that writes. An op that is assumed to touch anything covers
+// all. Both sides come from one process: the shim recorded it while the simulated driver watched.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct Comparison {
   std::array<Width, analyzer::kEvidences> width;
   double widest = 1;  // of one op that is not assumed: inferred bytes over touched ones
   std::string widest_op;
-  // Ops that ran and that no call of the trace submitted: the recorder missed them, or the shim made them by itself.
+  // Ops that ran and that no call of the trace submitted: the recorder missed them, or they are the shim's own.
   std::uint64_t unrecorded = 0;
   std::string first_unrecorded;
   // Of the step that the schedule is made from: pairs of ops that conflict, as inferred and in truth.
@@ -43,8 +43,7 @@ std::vector<std::vector<const ExactOp*>> match(const Trace& trace, const std::ve
 Comparison compare(const analyzer::StepReading& step, const std::vector<ExactOp>& exact,
                    const analyzer::AnalysisOptions& options);
 
-// The step's accesses as they really were, in the analyzer's own form: what the checker takes. Ops of which nothing is
-// known stay as they are.
+// The step's true accesses, in the analyzer's own form, as the checker takes them. Unknown ops stay as they are.
 analyzer::StepAccesses exact_accesses(const analyzer::StepReading& step, const std::vector<ExactOp>& exact);
 
 // A table for people.

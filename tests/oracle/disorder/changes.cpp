@@ -8,7 +8,8 @@
 namespace nimble::oracle {
 namespace {
 
-// What the op touches. Where the host waits for one stream, what it then reads must be behind all others as well.
+// What the op touches. If the host waits for one stream, the memory that it then reads must be ordered after all
+// others, too.
 std::vector<Range> ranges_of(const Program& program, const Op& op) {
   std::vector<Range> ranges = touched(program, op, 0);
   const bool reads = (op.kind == OpKind::synchronize && program.streams == 1) || op.kind == OpKind::host_wait;
@@ -203,7 +204,7 @@ void StepChanges::kernel(Random& random) {
   if (can_be(changed)) *op = std::move(changed);
 }
 
-// The host waits for one of the step's own events, and reads what has come before it.
+// The host waits for one of the step's own events, and reads results of earlier ops.
 void StepChanges::wait_event(Random& random) {
   const Op* const record = one_of([](const Op& o) { return o.kind == OpKind::record; }, random);
   if (record == nullptr) return;

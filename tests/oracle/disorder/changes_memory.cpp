@@ -60,7 +60,7 @@ void StepChanges::memory(ChangeKind kind, Random& random) {
     }
     if (alike.empty()) return;
     op.other = alike[some(alike.size(), random)];
-    // Whoever used the one is behind whoever uses the other, which is the same memory by then.
+    // Users of the one are ordered before users of the other, which is the same memory by then.
     for (const std::uint32_t buffer : {op.buffer, op.other})
       op.ranges.push_back({buffer, 0, program_.buffers[buffer].bytes, true});
   }

@@ -94,7 +94,7 @@ class Check {
     std::string text = analyzer::schedule_text(analyzer::build_schedule(analysis));
     if (options_.what == BreakDisorder::dependency) text = without_an_edge(text);
     std::ofstream(path("schedule.json")) << text;
-    // A program of which replay never takes up a step, as it keeps to it, shows little; a few of those will do.
+    // A program none of whose steps is replayed shows little; a few of those suffice.
     outcome_.schedule = attempt_ + 1 == kAttempts || Random(base.seed ^ 0xab1e).percent(5) || is_replayed(base);
   }
 
@@ -145,7 +145,7 @@ class Check {
     return unpack_result(bytes);
   }
 
-  // What is expected, in two orders: a program that computes something else in another is none to learn from.
+  // The expected results, in two orders: a program whose results depend on the order is no test.
   bool run_plain() {
     const auto in_order = ask_plain("0", false), in_another = ask_plain(order(), true);
     if (!in_order || !in_another) return false;
@@ -153,7 +153,7 @@ class Check {
     const FaultKind fault = script_.fault.kind;
     if (in_another->digest != expected_.digest || in_another->digests != expected_.digests)
       fail("program", "it computes something else in another order");
-    // When a fault is met rests on when the op runs.
+    // When a fault is met depends on when the op runs.
     if (fault != FaultKind::runs && in_another->errors != expected_.errors)
       fail("program", "it meets other errors in another order");
     if (!is_fatal(fault) && in_another->races + in_another->illegal != 0)
@@ -172,7 +172,7 @@ class Check {
     const bool tuned = random_.percent(many ? 80 : 15);
     settings.emplace_back("NIMBLE_TUNE", !tuned ? "off" : random_.percent(50) ? "start" : "always");
     const bool audited = random_.percent(20);
-    // An audit makes copies of its own, which cannot be told from the program's.
+    // An audit makes copies that look like the program's.
     settings.emplace_back("NIMBLE_AUDIT", audited && !of_memory ? std::to_string(random_.between(1, 4)) : "0");
     settings.emplace_back("NIMBLE_HOLD_US", random_.percent(70) ? "60000000" : random_.percent(50) ? "1000" : "200");
     settings.emplace_back("SIMCUDA_RACES", random_.percent(50) ? "1" : "0");
@@ -219,7 +219,7 @@ class Check {
       const auto from_there = ask_plain("0", false, result.errors[0]);
       if (!from_there) return;
       expected = *from_there;
-      if (result.errors != expected.errors) wrong = "behind the fault the calls answer something else";
+      if (result.errors != expected.errors) wrong = "after the fault the calls' answers differ";
     }
     if (!wrong.empty())
       fail("errors",
@@ -251,7 +251,7 @@ class Check {
     return is_fatal(fault.kind) || result.errors.size() == 1 ? "" : "it is told more than once";
   }
 
-  // The first call behind the op that waits for all.
+  // The first call after the op that waits for everything.
   std::uint32_t told_by() const {
     const std::vector<Op>& ops = script_.steps[script_.fault.step];
     for (std::uint32_t i = script_.fault.op; i < ops.size(); ++i) {

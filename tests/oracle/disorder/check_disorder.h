@@ -1,4 +1,4 @@
-// All that a random program in disorder is checked for: under replay it computes, and is told, what it is without.
+// The checks of a random program in disorder: under replay it computes the same, and gets the same answers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class BreakDisorder : std::uint8_t {
   dependency,  // one edge of the schedule is left out
   change,      // the program that is replayed has one change less
   error,       // the program that is replayed has no call that fails
-  hang,        // the program that is replayed does not come to its end
+  hang,        // the replayed program does not end
 };
 
 struct DisorderOptions {

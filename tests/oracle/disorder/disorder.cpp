@@ -16,7 +16,7 @@ namespace nimble::oracle {
 namespace {
 
 constexpr std::uint64_t kOfDisorder = 0xd150bde5, kOfKinds = 0x6b1d5;
-// Of the changes those that leave nothing behind for later steps.
+// Those changes that do not affect later steps.
 constexpr ChangeKind kOfStep[] = {ChangeKind::leave_out, ChangeKind::leave_out, ChangeKind::add,   ChangeKind::swap,
                                   ChangeKind::pointer,   ChangeKind::shape,     ChangeKind::kernel};
 
@@ -65,7 +65,7 @@ class Builder {
     choose_threads();
     bool before = false;
     for (std::uint32_t step = 0; step < steps; ++step) {
-      // What has gone wrong once may do so again at once; and each program begins with steps that are as recorded.
+      // A fault may recur at once; and each program begins with steps as recorded.
       const bool now = step >= calm - 1 && random_.percent(before ? disturbed + 15 : disturbed);
       before = now;
       const std::uint32_t kind = step < calm || kinds_random_.percent(40) ? 0 : kinds_random_.below(script_.kinds);
@@ -89,7 +89,7 @@ class Builder {
 
   void choose_a_fault() {
     const Fault& fault = script_.fault = choose_fault(script_, random_);
-    // Or it is not known which calls come behind the one that fails.
+    // Else it is not known which calls follow the failing one.
     const bool of_op =
         fault.kind == FaultKind::refused || fault.kind == FaultKind::fatal || fault.kind == FaultKind::runs;
     if (of_op && script_.threads == Threads::freely) script_.threads = Threads::in_turn;

@@ -37,8 +37,8 @@ const char* name_of(ChangeKind kind);
 enum class Threads : std::uint8_t {
   one,
   in_turn,  // a thread for each stream, or step by step another; one op after the other, as they stand
-  freely,   // a thread for each stream: only what waits for an event comes behind its record, and what the host does
-            // itself behind all before it
+  freely,   // a thread for each stream: only a wait for an event is ordered after its record, and host calls after all
+            // earlier ones
 };
 
 enum class FaultKind : std::uint8_t {
@@ -77,7 +77,7 @@ struct Cuts {
   bool no_fault = false, one_thread = false;
 };
 
-// The program whose step `seed` disturbs: as many others are drawn as `attempt` says, where one had no schedule.
+// The program whose step `seed` disturbs: `attempt` counts redraws for programs without a schedule.
 Program base_of(std::uint64_t seed, std::uint32_t attempt, const Limits& limits);
 Script make_script(std::uint64_t seed, std::uint32_t attempt, const Cuts& cuts);
 // The same program as it is recorded: undisturbed, each kind of step a few times.

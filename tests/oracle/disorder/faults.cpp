@@ -10,7 +10,7 @@
 namespace nimble::oracle {
 namespace {
 
-// Whether the salt is among its parameters, which tells it from all other launches.
+// Whether the salt is among its parameters, which distinguishes it from all other launches.
 bool has_salt(Kernel kernel) {
   switch (kernel) {
     case Kernel::map1:
@@ -78,7 +78,7 @@ Fault choose_fault(const Script& script, Random& random) {
                                   "cuGraphExecEventRecordNodeSetEvent", "cuGraphLaunch", "cuMemAlloc_v2"});
     if (fault.symbol == "cuGraphLaunch" && !script.program.graph.empty()) return {};
     fault.result = random.one_of<int>({CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE});
-    // An audit's memory; or the program's own, which asks once more where there is none.
+    // An audit's memory; or the program's own, which retries when there is none.
     if (fault.symbol == "cuMemAlloc_v2") fault.result = CUDA_ERROR_OUT_OF_MEMORY;
     // What makes graphs is called in the second step, what launches and changes them in all that follow.
     const bool makes = fault.symbol.find("Exec") == std::string::npos && fault.symbol != "cuGraphLaunch";

@@ -79,7 +79,7 @@ class ScriptRunner : Machine {
       if (faults_ == Faults::all) simcuda_inject(fault.symbol.c_str(), fault.nth, fault.result);
       return;
     }
-    // Nothing that is still held must be taken for the op that is meant.
+    // No held op may be mistaken for the intended one.
     ask("cuCtxSynchronize", cuCtxSynchronize());
   }
 

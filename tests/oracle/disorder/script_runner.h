@@ -24,7 +24,7 @@ struct ScriptResult {
   std::uint64_t races = 0, illegal = 0;
 };
 
-// Behind a step in which something is to fail all is waited for, at the place behind its last op.
+// After a step with a planned failure everything is waited for, right after its last op.
 std::uint32_t place_of_wait(const Script& script);
 
 enum class Faults : std::uint8_t {

@@ -22,7 +22,7 @@ class Contents {
     carried_.push_back(buffer.memory == Memory::carried);
   }
   bool live(std::uint32_t buffer) const { return live_[buffer]; }
-  // Memory that something was kept in, all of which holds something; and what is not there any more.
+  // Memory that was stored to, all of it defined; and memory that no longer exists.
   void bring(std::uint32_t buffer) {
     live_[buffer] = true;
     std::fill(written_[buffer].begin(), written_[buffer].end(), true);

@@ -96,7 +96,7 @@ class Generator {
     return {buffer, 4 * random_.below((program_.buffers[buffer].bytes - bytes) / 4 + 1)};
   }
 
-  // A place of so many bytes, of which all that is read holds something; nothing where no luck was had.
+  // A place of so many bytes whose read parts are all defined; nothing if the draw had no luck.
   std::optional<Place> find(std::uint32_t bytes, bool reads, bool host = false) {
     for (int tries = 0; tries < 12; ++tries) {
       // The latest buffers more often: they are the step's own.
@@ -291,7 +291,7 @@ class Generator {
     const auto to = find(to_bytes, false, direction >= 7),
                from = find(from_bytes, true, direction >= 4 && direction < 7);
     if (!to || !from || overlap(*to, to_bytes, *from, from_bytes)) return;
-    // Two host addresses are no copy of the driver's to speak of.
+    // A copy between two host addresses is not of interest.
     if (!on_device(program_.buffers[to->buffer].memory) && !on_device(program_.buffers[from->buffer].memory)) return;
     op.blocking = may_block() && random_.percent(4);
     op.opaque = program_.buffers[to->buffer].memory == Memory::pageable ||
@@ -340,7 +340,7 @@ class Generator {
     Op op;
     op.kind = OpKind::synchronize;
     if (const auto place = find(4 * random_.between(1, 24), true, true)) op.places = {*place};
-    // The host reads as much as is there, behind this place.
+    // The host reads as much as there is, after this place.
     if (!op.places.empty() && on_device(program_.buffers[op.places[0].buffer].memory)) op.places.clear();
     take(std::move(op));
   }

@@ -39,7 +39,7 @@ class Orderer {
       all.push_back(std::move(program_.ops[i]));
       for (Op& op : after_[i]) all.push_back(std::move(op));
     }
-    // All streams meet at the end, and the next step begins behind that on each of them.
+    // All streams join at the end, and the next step begins after that on each of them.
     for (std::uint32_t s = 1; s < program_.streams; ++s) hand_over(s, 0, all, all);
     const std::uint32_t event = program_.events++;
     all.push_back(record(0, event));
@@ -82,11 +82,11 @@ class Orderer {
       if (other.stream == op.stream || known_[op.stream][other.stream] >= position_[j]) continue;
       if (!conflict(other, op) && !(program_.ordered_widely && may_conflict(other, op))) continue;
       if (random_.percent(50)) {
-        // An event right behind the other op.
+        // An event right after the other op.
         hand_over(other.stream, op.stream, after_[j], before_[i]);
         join(known_[op.stream], clock_[j]);
       } else {
-        // An event behind all that its stream has to do so far.
+        // An event after all work on its stream so far.
         hand_over(other.stream, op.stream, before_[i], before_[i]);
         join(known_[op.stream], known_[other.stream]);
       }
@@ -177,7 +177,7 @@ class Mender {
     place(std::move(op));
   }
 
-  // Whether what the host reads, behind the event that it waits for, is behind all that writes there.
+  // Whether the host's read, after the event that it waits for, is ordered after all writes there.
   bool is_known(const Op& op) const {
     const auto recorded = recorded_.find(op.event);
     return recorded != recorded_.end() && std::none_of(done_.begin(), done_.end(), [&](const Done& done) {
@@ -199,7 +199,7 @@ class Mender {
     ops_.push_back(std::move(op));
   }
 
-  // Whether all that the spare stream did was done to memory that it has freed then: nobody has to wait for that.
+  // Whether the spare stream only used memory that it has freed by then: no one has to wait for that.
   bool is_loose(std::uint32_t stream) const {
     if (stream < program_.streams) return false;
     const auto freed = [&](const Range& range) {

@@ -5,14 +5,13 @@
 
 namespace nimble::oracle {
 
-// Puts records and waits between the ops of a step, so that every two ops of different streams that conflict are in the
-// order in which they stand, and every step is behind the one before it. Does nothing where there is one stream.
+// Puts records and waits between the ops of a step, so that every two conflicting ops of different streams keep their
+// listed order, and every step is ordered after the previous one. Does nothing for a single stream.
 void order_streams(Program& program);
 
-// The same for the ops of one step in which something is not as it was drawn, and which has its own records and waits,
-// or some of them: puts in what is missing. All streams are ordered with each other before the step, and so they are
-// behind it. `ranges` are those of this step. Stream `program.streams` is the spare one. Events from
-// `program.events` on are used; returns how many.
+// The same for the ops of one changed step, which has its own records and waits, or some of them: adds the missing
+// ones. All streams are ordered with each other before the step, and so they are after it. `ranges` are those of this
+// step. Stream `program.streams` is the spare one. Events from `program.events` on are used; returns how many.
 std::uint32_t mend_order(const Program& program, std::vector<Op>& ops);
 
 // Whether the two must stay in order: they touch a common byte, and one of them writes it.

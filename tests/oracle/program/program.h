@@ -129,8 +129,8 @@ struct Op {
   bool stale = false;      // launch: passes where `buffer` is or was, and does not touch it
 
   std::uint32_t buffer = 0, event = 0, other = 0;
-  std::uint32_t more_blocks = 0;  // launch: of which no thread has anything to do
-  std::uint32_t more_bytes = 0;   // alloc: that nobody uses
+  std::uint32_t more_blocks = 0;  // launch: whose threads have nothing to do
+  std::uint32_t more_bytes = 0;   // alloc: unused
   std::vector<Range> ranges;      // just what it touches, in all steps together
   bool opaque = false;            // whatever looks at it from outside must take it to touch anything
 };
@@ -143,7 +143,7 @@ enum class Ending : std::uint8_t { none, synchronize, events };
 struct Program {
   std::uint64_t seed = 0;
   std::uint32_t repeats = 0;
-  std::uint32_t calm = 0;  // so many steps at the beginning are all alike; what varies does so behind them
+  std::uint32_t calm = 0;  // how many initial steps are all alike; variation begins after them
   std::uint32_t streams = 1;
   StreamKind stream_kind = StreamKind::blocking;
   bool ordered_widely =

@@ -169,7 +169,7 @@ bool apart(const Op& op, const std::vector<Range>& ranges) {
       if (i == j || !a.writes || a.buffer != b.buffer || a.end <= b.begin || b.end <= a.begin) continue;
       const bool equal = a.begin == b.begin && a.end == b.end;
       if (b.writes || !equal) return false;
-      // The read that belongs to the write stands just before it.
+      // The read that belongs to the write is listed just before it.
       if (!same_element && !(same_place && i == j + 1)) return false;
     }
   return true;

@@ -10,7 +10,7 @@ namespace simcuda {
 // From SIMCUDA_INJECT: symbol:nth call:CUresult, separated by commas. What is not understood is named on stderr.
 void inject_from(const std::string& list);
 
-// Errors that a kernel leaves behind for good.
+// Sticky errors of a kernel.
 inline bool is_fault(CUresult result) {
   return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_FAILED ||
          result == CUDA_ERROR_MISALIGNED_ADDRESS || result == CUDA_ERROR_ILLEGAL_INSTRUCTION ||

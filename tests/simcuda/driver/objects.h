@@ -23,7 +23,7 @@ struct Tail {
   VectorClock clock;
 };
 
-// The event now stands for this point; what it stood for before is forgotten.
+// The event now represents this point; its previous record is forgotten.
 void record_event(CUevent event, const Tail& tail);
 
 }  // namespace simcuda

@@ -72,7 +72,7 @@ void Engine::submit(Op* op, CUstream stream) {
   op->stream_id = stream->id;
   follow(op, stream->tail);
   if (stream->legacy) {
-    // Waits for all blocking streams, and with that stands for what they did so far.
+    // Waits for all blocking streams, and thereby represents their work so far.
     for (CUstream other : context->since_legacy) {
       follow(op, other->tail);
       other->in_since_legacy = false;

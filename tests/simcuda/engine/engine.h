@@ -26,11 +26,11 @@ class Engine {
   Op* make();
   void drop(Op* op);
 
-  // Makes the op wait for what this tail stands for. Before submission only.
+  // Makes the op wait for everything up to this tail. Before submission only.
   void follow(Op* op, const Tail& tail);
   // Puts the op at the end of a stream, under the rules of default streams.
   void submit(Op* op, CUstream stream);
-  // Puts the op behind what it follows and nothing else: the inside of a graph.
+  // Orders the op after its predecessors only: the inside of a graph.
   void submit_unordered(Op* op, CUcontext context, std::uint32_t chain);
   Tail tail_of(Op* op) const { return {OpRef(op), op->end_us, op->clock}; }
 

@@ -1,5 +1,5 @@
-// Events. When an event was recorded, the order in which it stands is known at once; that it has happened, only when
-// the record has run. Times are simulated. A stream's waits for events are in stream.cpp.
+// Events. An event's order is known at once when it is recorded; whether it has happened, only when the record has run.
+// Times are simulated. A stream's waits for events are in stream.cpp.
 #include "tests/simcuda/engine/submit.h"
 #include "tests/simcuda/graph/capture.h"
 
@@ -63,7 +63,7 @@ SIM_CALL_PTSZ(cuEventRecordWithFlags, kContext, (CUevent event, CUstream stream,
   return record(call, event, stream, flags);
 }
 
-// An event that was recorded in a capture stands for nothing that could be waited for.
+// An event recorded in a capture cannot be waited for outside it.
 static CUresult forbid_captured(Call& call, CUevent event) {
   if (!valid(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) {

@@ -85,7 +85,7 @@ CUresult read_attributes(const CUlaunchConfig& config, LaunchOptions& options) {
   return CUDA_SUCCESS;
 }
 
-// A captured kernel behind just one other: the edge says that it waits for less than that one's end. When the graph
+// A captured kernel with a single predecessor: the edge says that it waits for less than that one's end. When the graph
 // runs it waits for the end, which is always allowed.
 void let_overlap(CUgraphNode node) {
   if (node->dependencies.size() != 1 || node->dependencies[0].node->type != CU_GRAPH_NODE_TYPE_KERNEL) return;
@@ -137,7 +137,7 @@ CUresult launch(Call& call, CUfunction function, Dim grid, Dim block, unsigned s
   account(d, WorkKind::kKernel);
   d.engine.submit(op, stream);
   if (options != nullptr && options->completion_event != nullptr) {
-    // It stands for the end of this kernel, which is never earlier than it may.
+    // It represents the end of this kernel, which is never too early.
     record_event(options->completion_event, stream->tail);
   }
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-// One op that fails on demand, told by what it is, so that it is the same op by whichever call it is submitted.
-// Guarded by the driver's mutex.
+// One op that fails on demand, identified by its content, so that it is the same op whichever call submits it. Guarded
+// by the driver's mutex.
 #pragma once
 
 #include "tests/simcuda/driver/entry.h"
@@ -8,8 +8,8 @@ namespace simcuda {
 
 struct Op;
 
-// What the call answers that submits this work, on its own or as a part of a graph: CUDA_SUCCESS for all work but that
-// which is to be refused. A call of its own uses the refusal up.
+// The result of the call that submits this work, alone or in a graph: CUDA_SUCCESS except for the work to be refused.
+// An individual call uses the refusal up.
 CUresult refusal(Call& call, const Work& work, bool in_graph);
 
 // Whether the op faults instead of running; its context has the fault then.

@@ -69,7 +69,7 @@ CUresult wait_for(Call& call, CUstream stream) {
   CUcontext context = stream->context;
   Tail tail = stream->tail;
   if (stream->legacy) {
-    // The legacy stream stands for all blocking ones.
+    // The legacy stream represents all blocking ones.
     const std::vector<CUstream> others = context->since_legacy;
     for (CUstream other : others) {
       if (valid(other)) wait_for(call, Tail(other->tail), context);

@@ -1,4 +1,4 @@
-// See capture.h. The rules, and which error tells of which breach, are those that the API documents for stream capture.
+// See capture.h. The rules, and the error for each violation, are those that the API documents for stream capture.
 #include "tests/simcuda/graph/capture.h"
 
 #include <algorithm>

@@ -39,7 +39,7 @@ void invalidate(const std::shared_ptr<Capture>& capture);
 CUresult check_stream(CUstream stream);
 // A wait for this context while something in it captures.
 CUresult forbid_in_context(CUcontext context);
-// What a capturing stream may not be asked; seen on hardware (tests/fidelity), told nowhere.
+// Queries that are illegal on a capturing stream; observed on hardware (tests/fidelity), documented nowhere.
 CUresult forbid_question(CUstream stream);
 // A wait for, or question about, this stream.
 CUresult forbid_wait_for(Call& call, CUstream stream);

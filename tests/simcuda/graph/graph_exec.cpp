@@ -14,7 +14,7 @@ namespace {
 
 using Step = CUgraphExec_st::Step;
 
-// Nodes of one graph, each after all that it depends on, otherwise as they were added. Empty where there is a cycle.
+// Nodes of one graph, each after all that it depends on, otherwise as they were added. Empty if there is a cycle.
 std::vector<CUgraphNode> in_order(CUgraph graph) {
   std::unordered_map<CUgraphNode, std::size_t> index, missing;
   std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
@@ -50,7 +50,7 @@ Step between(std::vector<std::uint32_t> after, std::uint64_t uid) {
   return step;
 }
 
-// Appends the steps of a graph behind `first`. A child graph stands between two steps that do nothing.
+// Appends the steps of a graph after `first`. A child graph stands between two steps that do nothing.
 bool flatten(CUgraphExec exec, CUgraph graph, const std::vector<std::uint32_t>& first,
              std::vector<std::uint32_t>* leaves) {
   const std::vector<CUgraphNode> order = in_order(graph);

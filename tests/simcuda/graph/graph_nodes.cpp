@@ -12,7 +12,7 @@
 namespace simcuda {
 namespace {
 
-// A node with its edges and nothing to do yet; null where the graph or a dependency is none.
+// A node with its edges and nothing to do yet; null if the graph or a dependency is invalid.
 CUgraphNode add(CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data, std::size_t count,
                 CUgraphNodeType type, WorkKind kind, const char* name) {
   if (!valid(graph) || (count != 0 && dependencies == nullptr)) return nullptr;

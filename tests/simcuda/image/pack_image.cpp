@@ -2,7 +2,7 @@
 //
 //   simcuda_pack_image OUTPUT PLAIN [INSTRUMENTED [PTX]]
 //
-// Writes to a file beside OUTPUT and renames it, so that a broken build leaves no half image behind.
+// Writes to a file beside OUTPUT and renames it, so that a broken build leaves no partial image.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>

@@ -74,7 +74,7 @@ CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, std::s
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  // Where there is only one row or slice, the distance to the next is nobody's business.
+  // With only one row or slice, the distance to the next does not matter.
   if (height <= 1 && depth <= 1 && y == 0 && z == 0 && pitch < x + width) pitch = x + width;
   if (pitch < x + width) return CUDA_ERROR_INVALID_VALUE;
   if (depth <= 1 && z == 0 && slice_rows < y + height) slice_rows = y + height;

@@ -84,7 +84,7 @@ SIM_CALL(cuMemFree_v2, kContext, (CUdeviceptr pointer), (pointer)) {
       block->kind != BlockKind::kGraph) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Of memory from a pool the driver takes it that all accesses are over (H200, 580.159: it does not wait).
+  // For memory from a pool the driver assumes that all accesses are over (H200, 580.159: it does not wait).
   if (block->kind == BlockKind::kPool) {
     return_to_pool(block, nullptr, {});
     return call.context->fault;

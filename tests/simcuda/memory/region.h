@@ -20,7 +20,7 @@ class Region {
   void begin_at(std::uint64_t address) { wished_ = address; }
   // 0 where there is no such range. The memory is readable and writable unless `reserve_only`.
   std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment = kAlignment, bool reserve_only = false);
-  // Addresses alone, at a place that somebody wants and that nobody has; whether they could be had.
+  // Reserves only addresses, at a requested free place; whether that succeeded.
   bool take_at(std::uint64_t address, std::uint64_t bytes);
   // Of either.
   void give_back(std::uint64_t address, std::uint64_t bytes);

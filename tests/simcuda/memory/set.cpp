@@ -1,5 +1,4 @@
-// Sets. Even the forms without a stream return at once, unless they set pinned host memory: so say the rules of the
-// API.
+// Sets. Even the forms without a stream return at once, unless they set pinned host memory, by the rules of the API.
 #include "tests/simcuda/engine/submit.h"
 #include "tests/simcuda/graph/capture.h"
 

@@ -79,7 +79,7 @@ extern "C" SIM_EXPORT const void* simcuda_texture_memory(unsigned long long text
   return reinterpret_cast<const void*>(pointer);
 }
 
-// The address as it is, where today's drivers have it, and the extents behind it.
+// The plain address, where today's drivers have it, and the extents after it.
 SIM_CALL(cuTensorMapEncodeTiled, kInit,
          (CUtensorMap * map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dims,
           const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* element_strides,

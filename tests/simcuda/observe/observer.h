@@ -1,4 +1,4 @@
-// Whoever asked to be told of calls and of what ran (simcuda_observe in simcuda.h).
+// The observer of calls and of what ran (simcuda_observe in simcuda.h).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace simcuda {
 
-// A call begins: before the driver is locked. Its number; 0 where nobody watches.
+// A call begins: before the driver is locked. Its number; 0 without an observer.
 std::uint32_t observe_call(const char* symbol);
 
 // An op has run. Under the driver's mutex.

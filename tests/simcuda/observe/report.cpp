@@ -141,7 +141,7 @@ __attribute__((destructor)) void report_now() {
     std::fprintf(stderr, "simcuda: cannot write the report %s: %s\n", path.c_str(), std::strerror(errno));
     return;
   }
-  // Threads that the program leaves behind may still be in a call.
+  // Threads that the program has left running may still be in a call.
   const std::lock_guard lock(reported->mutex);
   write_report(file, *reported);
   std::fclose(file);

@@ -158,10 +158,10 @@ Tracking::Shadow::iterator Tracking::split(std::uint64_t address) {
 }
 
 void Tracking::check(const Actor& actor, SimcudaRange range, bool write) {
-  auto behind = mapped_.upper_bound(range.begin);
-  if (behind != mapped_.begin() && std::prev(behind)->second.first > range.begin) --behind;
-  for (; behind != mapped_.end() && behind->first < range.end; ++behind) {
-    const auto [begin, to] = *behind;
+  auto next = mapped_.upper_bound(range.begin);
+  if (next != mapped_.begin() && std::prev(next)->second.first > range.begin) --next;
+  for (; next != mapped_.end() && next->first < range.end; ++next) {
+    const auto [begin, to] = *next;
     if (range.begin < begin) check_plain(actor, {range.begin, begin}, write);
     const std::uint64_t from = std::max(range.begin, begin), end = std::min(range.end, to.first);
     check_plain(actor, {to.second + (from - begin), to.second + (end - begin)}, write);

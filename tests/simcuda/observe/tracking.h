@@ -120,9 +120,9 @@ class Tracking {
   };
   std::vector<Illegal> illegal_accesses;
   void reset();
-  void forget(std::uint64_t begin, std::uint64_t end);  // memory that nobody can name any more
-  // Physical memory lies behind these addresses, which may lie behind others, too: its ops are held against each other.
-  // `name` is its own, and of no other: so many numbers from there are of no address.
+  void forget(std::uint64_t begin, std::uint64_t end);  // memory that can no longer be named
+  // Physical memory backs these addresses, and perhaps others, too: all of its ops are compared with each other. `name`
+  // is its own, and of no other: so many numbers from there are of no address.
   void map(std::uint64_t begin, std::uint64_t end, std::uint64_t name) { mapped_[begin] = {end, name}; }
   void unmap(std::uint64_t begin, std::uint64_t end) {
     mapped_.erase(mapped_.lower_bound(begin), mapped_.lower_bound(end));

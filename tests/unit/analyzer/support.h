@@ -81,7 +81,7 @@ class TraceText {
     ++seq_;
   }
 
-  // The program does something of its own before its next call. A call takes 1 us, and comes right behind the last one.
+  // The program does something of its own before its next call. A call takes 1 us, and comes right after the last one.
   void pass(double us) { passed_us_ += us; }
 
   // A graph of the program's, by its lists as in the file; `why` not empty: its nodes could not be read.

@@ -18,8 +18,8 @@ inline constexpr std::uint64_t object(int i) { return static_cast<std::uint64_t>
 inline constexpr const char* kCode = R"(,"code":"00000000000000ab")";
 inline constexpr const char* kTwo = "[[0,8],[8,8]]";
 
-// What a probe tells of a launch: the objects that were compared, those that were written, and that no addresses lay in
-// any of them.
+// What a probe reports of a launch: the objects that were compared, those that were written, and that no addresses lay
+// in any of them.
 inline std::string probed(const std::vector<int>& compared, const std::vector<int>& written, bool plain = true) {
   std::string text;
   for (const auto& [key, list] : {std::pair{"compared", &compared}, std::pair{"written", &written}}) {

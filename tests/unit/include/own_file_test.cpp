@@ -1,4 +1,4 @@
-// Whose a file is by its beginning, which names are taken, and what becomes of files that stand in the way.
+// Recognising our files by their beginning, which names are taken, and what happens to files in the way.
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/files/file_kind.h"
@@ -79,7 +79,7 @@ TEST_F(OwnFileTest, WritesReplacesItsOwnAndTakesAnotherName) {
   EXPECT_EQ(read(path("s.json")), kOurs);
 }
 
-TEST_F(OwnFileTest, WhatWasFinishedBehindItsBeginningStays) {
+TEST_F(OwnFileTest, AFileFinishedAfterItsBeginningStays) {
   OwnFile file;
   ASSERT_EQ(file.open(path("s.json")), 0);
   ASSERT_EQ(file.write(kOurs, 3), 0);
@@ -90,7 +90,7 @@ TEST_F(OwnFileTest, WhatWasFinishedBehindItsBeginningStays) {
   EXPECT_EQ(read(path("s.json")), kOurs);
 }
 
-TEST_F(OwnFileTest, WhoeverHasBegunFirstHasTheName) {
+TEST_F(OwnFileTest, TheFirstToBeginHasTheName) {
   OwnFile first, second;
   ASSERT_EQ(first.open(path("s.json")), 0);
   ASSERT_EQ(second.open(path("s.json")), 0);
@@ -146,7 +146,7 @@ TEST_F(OwnFileTest, CanBeReadWhileItIsWritten) {
   EXPECT_FALSE(device.reading().open());
 }
 
-// As forked children may, which have what is open.
+// As forked children may, which inherit what is open.
 TEST_F(OwnFileTest, WhoReadsItStillKeepsNothingLocked) {
   OwnFile file;
   ASSERT_EQ(file.open(path("s.json")), 0);
@@ -206,7 +206,7 @@ TEST_F(OwnFileTest, ReplacesWhatIsThereAndKeepsItsMode) {
   write("s.json", std::string(kOurs) + "3");
   EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, read), "was changed meanwhile");
   std::filesystem::remove(name);
-  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, read), "is not there any more");
+  EXPECT_EQ(replace_own_file(name, kOurs, FileKind::schedule, read), "no longer exists");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(OwnThread, HasAStackOfItsOwnSize) {
   EXPECT_LT(bytes, 4 * kOwnStackBytes);
 }
 
-TEST(OwnThread, GetsNoSignalsAndNobodyWaitsForIt) {
+TEST(OwnThread, GetsNoSignalsAndIsNotJoined) {
   sigset_t before, after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
   static sigset_t blocked;

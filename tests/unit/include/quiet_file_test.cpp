@@ -152,7 +152,7 @@ TEST_F(QuietFileTest, WhatWasPendingStays) {
             0);
 }
 
-TEST_F(QuietFileTest, WhatSomebodyElseSendsStays) {
+TEST_F(QuietFileTest, SignalsFromOthersStay) {
   EXPECT_EQ(in_child([] {
               sigset_t set;
               sigemptyset(&set);
@@ -213,7 +213,7 @@ TEST_F(QuietFileTest, OfTheProcessAndOfItsOwn) {
 
 TEST_F(QuietFileTest, OfAPipe) {
   ASSERT_EQ(::mkfifo(path("file").c_str(), 0600), 0);
-  EXPECT_EQ(text_of("file"), "");  // nobody writes to it
+  EXPECT_EQ(text_of("file"), "");  // nothing is written to it
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::thread writer([&] {

@@ -34,7 +34,7 @@ TEST_F(ReachTest, WhatTheDriverDoesNotKnowLeadsNowhere) {
   EXPECT_FALSE(reach().nowhere(kKnown));
 }
 
-TEST_F(ReachTest, AnyOtherRefusalTellsNothing) {
+TEST_F(ReachTest, AnyOtherErrorTellsNothing) {
   for (const CUresult answer : {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_ILLEGAL_ADDRESS}) {
     g_unknown = answer;
     EXPECT_FALSE(reach().nowhere(0x9500000095)) << answer;

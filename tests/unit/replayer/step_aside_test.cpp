@@ -42,8 +42,8 @@ TEST_F(StepPlayerTest, ARefusedOpReachesTheProgram) {
   EXPECT_NE(player_.stood_aside(), "");
 }
 
-// Some calls show only by their result that something is hidden: what is held must not be lost.
-TEST_F(StepPlayerTest, WhatIsHeldGoesOutBeforeReplayStandsAside) {
+// Only the result of some calls shows that something is hidden: held ops must not be lost.
+TEST_F(StepPlayerTest, HeldOpsAreSubmittedBeforeReplayStandsAside) {
   bind();
   set(alloc());
   submitted();

@@ -1,5 +1,4 @@
-// What becomes of the driver's errors: those of ops that were held are told by later calls, each once and none
-// elsewhere.
+// The driver's errors: later calls return those of held ops, each once and nowhere else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +76,7 @@ class StepErrors : public StepPlayerTest {
   std::uint64_t tensor_ = 0;
 };
 
-TEST_F(StepErrors, TheCallThatTellsIsMadeAllTheSame) {
+TEST_F(StepErrors, TheCallThatReportsIsStillMade) {
   hold_refused();
   submitted();
   EXPECT_EQ(wait(), CUDA_ERROR_INVALID_VALUE);
@@ -86,7 +85,7 @@ TEST_F(StepErrors, TheCallThatTellsIsMadeAllTheSame) {
   EXPECT_EQ(player_.stood_aside(), "the driver refused an op (error 1)");
 }
 
-TEST_F(StepErrors, EachIsToldOnce) {
+TEST_F(StepErrors, EachIsReportedOnce) {
   bind();
   const std::uint64_t t = alloc();
   set(t);
@@ -122,13 +121,13 @@ TEST_F(StepErrors, ACallsOwnErrorComesFirst) {
   EXPECT_EQ(wait(), CUDA_SUCCESS);
 }
 
-TEST_F(StepErrors, WhatTheDriverSaysItselfIsNotToldAgain) {
+TEST_F(StepErrors, TheDriversOwnErrorsAreNotReportedAgain) {
   hold_refused(CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(wait(CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_FALSE(player_.errors().any());
 }
 
-TEST_F(StepErrors, AContextsEndTellsAndForgets) {
+TEST_F(StepErrors, AContextsEndReportsAndForgets) {
   hold_refused();
   Call end;
   end.traced = true;
@@ -180,7 +179,7 @@ TEST_F(StepErrors, AFreeElsewhereIsNoErrorOfTheProgram) {
   EXPECT_EQ(submitted(), (Log{"record", "set 1"}));  // what was held is not lost
 }
 
-// A step whose last op the driver refused is none to bind from, and nothing may rest on it.
+// A step whose last op the driver refused must not be bound from, and nothing may rely on it.
 TEST_F(StepErrors, AStepThatFailedAtItsLastOpDoesNotBind) {
   Schedule small;
   small.functions = {{"k", {{0, 8}, {8, 4}}}};

@@ -117,8 +117,8 @@ TEST_F(StepPlayerTest, PollingIsNoActivity) {
   EXPECT_NE(player_.holding(), before);
 }
 
-// The program destroys an event that a graph records, and the driver does not let the graph do without it: what is held
-// goes out before the step is unbound, for it cannot afterwards.
+// The program destroys an event that a graph records, and the driver does not let the graph release it: held ops are
+// submitted before the step is unbound, since they cannot be afterwards.
 TEST_F(StepPlayerTest, WhatIsHeldIsSubmittedBeforeTheStepIsUnbound) {
   bind();
   step();

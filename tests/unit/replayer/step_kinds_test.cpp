@@ -30,8 +30,8 @@ class RandomKinds {
  private:
   std::uint32_t draw(std::uint32_t below) { return static_cast<std::uint32_t>(random_() % below); }
 
-  // A branch behind `after`. Branches come before what follows on them, so the numbers of ops ascend on each path. Its
-  // first op has a shape of its own: others may stand behind the same op, or begin a step.
+  // A branch that follows `after`. Branches come before what follows on them, so the numbers of ops ascend on each
+  // path. Its first op has a shape of its own: others may follow the same op, or begin a step.
   void grow(std::uint32_t after, int depth) {
     const auto first = static_cast<std::uint32_t>(schedule_.ops.size());
     schedule_.branches.push_back({first, after});
@@ -213,8 +213,7 @@ TEST(StepKinds, WhateverComesIsKeptInOrder) {
   EXPECT_GT(divergences, 40u);
 }
 
-// Steps of frameworks begin alike and part far behind their beginning: the part that they share is one graph, whichever
-// of them it turns out to be.
+// Steps of frameworks begin alike and diverge late: the shared part is one graph, whichever of them it turns out to be.
 TEST(StepKinds, WhatStepsShareIsSubmittedBeforeTheyPart) {
   Schedule schedule;
   schedule.functions = {{"k", {{0, 8}, {8, 4}}}};

@@ -1,4 +1,4 @@
-// What the player does with a step's own memory: it serves it from the memory plan, and looks after what is kept.
+// What the player does with a step's own memory: it serves it from the memory plan, and manages what the program keeps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_F(StepPlayerTest, MemoryFreedOnAnotherStreamIsOrderedBeforeItsNextUse) {
   EXPECT_EQ(submitted(), (Log{"record", "wait"}));
 }
 
-// Once the step is not bound any more, nobody knows which stream will use the memory next.
+// Once the step is no longer bound, it is unknown which stream will use the memory next.
 TEST_F(StepPlayerTest, MemoryFreedWhileUnboundIsOrderedBeforeItsNextUse) {
   bind();
   const std::uint64_t t = alloc();
@@ -120,7 +120,7 @@ TEST_F(StepPlayerTest, EachAllocationHasANumberOfItsOwnForItsLife) {
     const std::uint64_t t = alloc();
     Call plain = question(t);
     EXPECT_EQ(player_.before(plain), CUDA_SUCCESS);
-    EXPECT_EQ(plain.buffer_id, 0u) << "nobody has asked";
+    EXPECT_EQ(plain.buffer_id, 0u) << "not asked for";
     Call first = question(t, true), again = question(t + 8, true);
     EXPECT_EQ(player_.before(first), CUDA_SUCCESS);
     EXPECT_EQ(player_.before(again), CUDA_SUCCESS);
@@ -207,8 +207,8 @@ TEST_F(StepPlayerTest, AnotherPoolIsNoMatterOfTheSteps) {
   EXPECT_NE(player_.stood_aside(), "");
 }
 
-// The arena goes in the order of the launch stream, which has to come behind all others that have used it.
-TEST_F(StepPlayerTest, TheArenaGoesBehindWhatUsedIt) {
+// The arena is released in the order of the launch stream, which has to follow all others that have used it.
+TEST_F(StepPlayerTest, TheArenaIsReleasedAfterItsUses) {
   bind();
   const std::uint64_t t = alloc();
   first_part(t);
@@ -245,7 +245,7 @@ TEST_F(StepPlayerTest, WhereReplayEndsTheArenaGoes) {
   EXPECT_EQ(submitted(), Log{});
 }
 
-TEST_F(StepPlayerTest, WhereMemoryIsShortTheArenaGoesAndAnEventTellsWhen) {
+TEST_F(StepPlayerTest, WhenMemoryIsShortTheArenaIsReleasedAndAnEventTellsWhen) {
   bind();
   step();
   submitted();

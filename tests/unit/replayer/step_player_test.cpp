@@ -20,7 +20,7 @@ TEST_F(StepPlayerTest, TheFirstStepPassesTheNextOnesAreGraphs) {
   EXPECT_EQ(counters_.steps_passed_through, 1u);
 }
 
-// A schedule may rest on what the step before has left in memory.
+// A schedule may rely on what the previous step has left in memory.
 class CarryingTest : public StepPlayerTest {
  protected:
   static Schedule carrying() {
@@ -31,7 +31,7 @@ class CarryingTest : public StepPlayerTest {
   CarryingTest() : StepPlayerTest(carrying()) {}
 };
 
-TEST_F(CarryingTest, AStepBehindOneThatDivergedPasses) {
+TEST_F(CarryingTest, AStepAfterOneThatDivergedPasses) {
   bind();
   step();
   EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
@@ -48,7 +48,7 @@ TEST_F(CarryingTest, AStepBehindOneThatDivergedPasses) {
 }
 
 // On whatever stream: the pointers that a step follows may not be those that the step before has left.
-TEST_F(CarryingTest, AStepBehindSomethingElsePasses) {
+TEST_F(CarryingTest, AStepAfterSomethingElsePasses) {
   bind();
   for (const CallKind kind : {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch,
                               CallKind::opaque, CallKind::set, CallKind::event_record}) {
@@ -64,7 +64,7 @@ TEST_F(CarryingTest, AStepBehindSomethingElsePasses) {
   }
 }
 
-// What is held by then came before it, and what comes behind may follow what it has left.
+// Ops held by then precede it, and later ones may follow the pointers that it has left.
 TEST_F(CarryingTest, TheRestOfAStepThatSomethingElseComesIntoPasses) {
   bind();
   for (const CallKind kind : {CallKind::launch, CallKind::copy, CallKind::host_function, CallKind::graph_launch,
@@ -143,7 +143,7 @@ TEST_F(StepPlayerTest, EachReasonOfADivergenceIsSaidOnce) {
     free(t);
     EXPECT_EQ(player_.standing().take_news(),
               i > 0 ? ""
-                    : "a step went another way than the schedule at op 2 (launch k): a pointer to "
+                    : "a step deviated from the schedule at op 2 (launch k): a pointer to "
                       "another object, in byte 0 of its parameters");
   }
   EXPECT_EQ(counters_.reasons["a pointer to another object"], 3u);
@@ -192,7 +192,7 @@ TEST_F(StepPlayerTest, MovedBuffersAreFollowed) {
   EXPECT_EQ(submitted(), (Log{"passed", "passed"}));
 }
 
-TEST_F(StepPlayerTest, UnloadedCodeIsBoundAnew) {
+TEST_F(StepPlayerTest, UnloadedCodeIsBoundAgain) {
   bind();
   step();
   Call unload;

@@ -75,7 +75,7 @@ TEST_F(StepTuneTest, WhatComesInIsBroughtUpToDateOnce) {
 }
 
 // Where the step in which a graph comes in is broken off, it is not up to date yet.
-TEST_F(StepTuneTest, ADivergenceLeavesNoGraphBehindTheTimes) {
+TEST_F(StepTuneTest, ADivergenceLeavesNoGraphOutdated) {
   bind();
   for (std::uint32_t i = 0; i < Tuner::kWarmUp + Tuner::kTimed; ++i) timed_step(2, 1);
   const std::uint64_t t = alloc();

@@ -27,7 +27,7 @@ class Simcuda : public ::testing::Test {
     simcuda_reset_counters();
   }
 
-  // Every test leaves a context behind that nothing is left of.
+  // Every test leaves an empty context.
   void TearDown() override {
     simcuda_track(0, 0);
     cuDevicePrimaryCtxRelease(0);

@@ -295,7 +295,7 @@ TEST_F(Graphs, MemoryOfAGraph) {
   CUgraphExec exec = instantiate();
   const CUstream s = stream();
   OK(cuGraphLaunch(exec, s));
-  FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, s));  // nobody has freed it
+  FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, s));  // it was not freed
   OK(cuMemFreeAsync(params.dptr, s));
   OK(cuGraphLaunch(exec, s));
   OK(cuMemFreeAsync(params.dptr, s));

@@ -105,7 +105,7 @@ TEST_F(Objects, ErrorsHaveNames) {
   EXPECT_EQ(name, nullptr);
 }
 
-TEST_F(Objects, CallbacksAreTold) {
+TEST_F(Objects, CallbacksAreCalled) {
   const CUstream s = stream();
   struct Told {
     CUstream stream = nullptr;

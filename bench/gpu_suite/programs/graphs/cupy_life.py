@@ -1,5 +1,5 @@
-"""CUDA graphs of CuPy from their making to their end: captured with branches on two streams, launched in turns beside eager work
-and memory of its pool, uploaded, dropped, and made again. Prints "RESULT digest"."""
+"""CUDA graphs of CuPy from creation to destruction: captured with branches on two streams, launched in turns beside
+eager work and memory of its pool, uploaded, dropped, and made again. Prints "RESULT digest"."""
 
 import hashlib
 

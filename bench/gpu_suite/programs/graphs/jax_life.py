@@ -1,5 +1,5 @@
-"""A JAX training loop whose steps become command buffers, which are CUDA graphs that XLA makes, updates and drops by itself.
-Prints "RESULT digest"."""
+"""A JAX training loop whose steps become command buffers, which are CUDA graphs that XLA makes, updates and drops. Prints
+"RESULT digest"."""
 
 import hashlib
 import os

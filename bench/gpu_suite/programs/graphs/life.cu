@@ -1,6 +1,6 @@
-// CUDA graphs from their making to their end: captured, made by hand, cloned, updated, given other parameters, with
-// child and conditional nodes and with memory of their own, launched on several streams, and destroyed while they run.
-// Usage: life [ROUNDS]. Prints "RESULT digest", the same in each run.
+// CUDA graphs from creation to destruction: captured, made by hand, cloned, updated, given other parameters, with child
+// and conditional nodes and with memory of their own, launched on several streams, and destroyed while they run. Usage:
+// life [ROUNDS]. Prints "RESULT digest", the same in each run.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Buffers {
   unsigned *a, *b, *c, *word;
 };
 
-// Two branches and what joins them, with memory of the graph's own.
+// Two branches and their join, with memory of the graph's own.
 cudaGraph_t capture(cudaStream_t stream, cudaStream_t side, const Buffers& on, unsigned salt, bool own_memory) {
   cudaEvent_t forked, joined;
   CHECK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
@@ -151,7 +151,7 @@ int main(int argc, char** argv) {
     }
   }
   CHECK(cudaDeviceSynchronize());
-  // Graphs that live as long as the program, of which some stay valid without the graph that they were made of.
+  // Graphs that live as long as the program; some outlive the graph that they were made from.
   std::vector<cudaGraphExec_t> kept;
   for (int k = 0; k < kKept; ++k) {
     const int at = k % kStreams;
@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
       cudaGraphExec_t exec = make(graph);
       for (int k = 0; k < 3; ++k) CHECK(cudaGraphLaunch(exec, stream));
       mix<<<kGrid, kBlock, 0, stream>>>(on[at].a, on[at].b, round);
-      if (round % 4 != 3) {  // a graph with memory nodes is not cloned, nor launched beside its like
+      if (round % 4 != 3) {  // a graph with memory nodes cannot be cloned, nor launched concurrently with another
         cudaGraph_t clone;
         CHECK(cudaGraphClone(&clone, graph));
         cudaGraphExec_t second = make(clone);

@@ -7,7 +7,7 @@ import hashlib
 import numpy
 
 if not hasattr(numpy, "row_stack"):
-    numpy.row_stack = numpy.vstack  # numpy 2.5 took it away; releases of numba before 0.63 name it
+    numpy.row_stack = numpy.vstack  # numpy 2.5 removed it; releases of numba before 0.63 use it
 
 from numba import cuda  # noqa: E402
 

@@ -1,6 +1,6 @@
-"""CUDA graphs of torch from their making to their end: captured with and without a shared pool, replayed in turns on two streams
+"""CUDA graphs of torch from creation to destruction: captured with and without a shared pool, replayed in turns on two streams
 beside eager work, dropped, and made again. Prints "RESULT digest". PYTORCH_ALLOC_CONF chooses the allocator. With --profile
-torch.profiler watches, and what it saw of the GPU is in the digest."""
+torch.profiler watches, and the digest includes what it saw of the GPU."""
 
 import contextlib
 import gc

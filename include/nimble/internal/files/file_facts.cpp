@@ -30,7 +30,7 @@ std::string absolute_name(const std::string& path) {
   return folder + ("/" + path);
 }
 
-// lstat() is a symbol of glibc 2.33 where this is built on one that is newer.
+// lstat() is a symbol of glibc 2.33 if this is built on a newer one.
 FileFacts what_is_at(const std::string& path, bool follow) {
   struct statx facts {};
   if (statx(AT_FDCWD, path.c_str(), follow ? 0 : AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &facts) != 0) return {};

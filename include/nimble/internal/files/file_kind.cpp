@@ -40,10 +40,10 @@ const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& 
   if (!found) return nullptr;
   if (S_ISLNK(found->stx_mode)) return "is a link";
   if (S_ISDIR(found->stx_mode)) return "is a folder";
-  if (!S_ISREG(found->stx_mode)) return "is no file";
+  if (!S_ISREG(found->stx_mode)) return "is not a file";
   if ((found->stx_mode & S_IWUSR) == 0) return "is write-protected";
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return "may not be written";
-  QuietFile file;  // for reading only: to close one that is open for writing counts as a change for who watches it
+  QuietFile file;  // for reading only: closing one that is open for writing notifies its watchers of a change
   if (file.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return "cannot be read";
   char begin[1024];
   const ssize_t got = ::pread(file.number(), begin, sizeof begin, 0);

@@ -1,6 +1,6 @@
-// A file that is read by one thread while another writes it as an OwnFile. Between the two nothing is shared but the
-// file itself: a lock (flock) is of what was opened together, and what a forked child has of this keeps nothing locked.
-// Used by one thread at a time.
+// Reads a file in one thread while another writes it as an OwnFile. The two share only the file itself: a lock (flock)
+// belongs to an open file description, so a forked child's copy of this keeps nothing locked. Used by one thread at a
+// time.
 #pragma once
 
 #include <fcntl.h>
@@ -18,12 +18,12 @@ namespace nimble {
 class GrowingFile {
  public:
   GrowingFile() = default;
-  // The file that has that name, as long as it is that one.
+  // The file of that name, as long as its identity matches.
   GrowingFile(std::string path, const FileIdentity& identity) : path_(std::move(path)), identity_(identity) {}
 
   // Whether there is a file to read, or was.
   bool is_file() const { return !path_.empty(); }
-  // Opens it, or once more where the program has closed it. False where it is not there any more.
+  // Opens it, or reopens it if the program has closed it. False if it is gone.
   bool open() {
     if (path_.empty()) return false;
     if (file_.is_ours()) return true;
@@ -33,7 +33,7 @@ class GrowingFile {
     file_.close();
     return false;
   }
-  // How many bytes were read; 0 where there are no more, or none to be had.
+  // How many bytes were read; 0 at the end, or on an error.
   std::size_t read(void* data, std::size_t bytes, std::uint64_t at) const {
     const ssize_t got = file_.is_ours() ? ::pread(file_.number(), data, bytes, static_cast<off_t>(at)) : 0;
     return got > 0 ? static_cast<std::size_t>(got) : 0;

@@ -22,7 +22,7 @@ bool rename_with(const std::string& from, const std::string& to, unsigned flags)
   return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
 }
 
-// Takes a name that nothing has. EEXIST where something has.
+// Takes a free name. EEXIST if it is taken.
 int take_free(const std::string& part, const std::string& to) {
   constexpr unsigned kNoReplace = 1;
   if (rename_with(part, to, kNoReplace)) return 0;
@@ -32,7 +32,7 @@ int take_free(const std::string& part, const std::string& to) {
     return 0;
   }
   if (errno != EPERM && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
-  // A file system that knows neither: the name is taken first.
+  // A file system that supports neither: take the name first.
   const int empty = open_quiet(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   if (empty < 0) return errno;
   ::close(empty);
@@ -56,7 +56,7 @@ int OwnFile::open(const std::string& wanted, bool through_links) {
     path_ = wanted;
     return open_direct(O_WRONLY | (is_link ? O_APPEND : 0));
   }
-  // The program may go to another folder meanwhile.
+  // The program may change its folder meanwhile.
   if (wanted.front() != '/') {
     char folder[PATH_MAX];
     if (::getcwd(folder, sizeof folder)) base_ = std::string(folder) + "/";
@@ -64,8 +64,8 @@ int OwnFile::open(const std::string& wanted, bool through_links) {
   before_ = what_is_at(wanted);
   if (const int error = make(split.folder, split.name)) return error;
   identity_ = FileIdentity::of(file_.number());
-  ::fchmod(file_.number(), 0600);  // whatever the mask of the process is
-  // Who looks whether a process is at it has the lock for a moment.
+  ::fchmod(file_.number(), 0600);  // whatever the process's umask
+  // A process that checks whether the file is in use holds the lock for a moment.
   for (int attempt = 0; attempt < 20 && ::flock(file_.number(), LOCK_EX | LOCK_NB) != 0; ++attempt) {
     if (errno != EWOULDBLOCK) break;
     const timespec moment{0, 1'000'000};
@@ -75,7 +75,7 @@ int OwnFile::open(const std::string& wanted, bool through_links) {
   return 0;
 }
 
-// Under a name that nobody else uses.
+// Makes the file under a name that no one else uses.
 int OwnFile::make(const std::string& folder, const std::string& name) {
   for (int attempt = 0;; ++attempt) {
     timespec now{};
@@ -160,8 +160,8 @@ void OwnFile::discard() {
   file_.close();
 }
 
-// Opening a pipe waits until somebody reads it, and here the program's signals are held back meanwhile. So a reader
-// is given this long to come; then the answer is ENXIO.
+// Opening a pipe waits for a reader, and here the program's signals are blocked meanwhile. So a reader gets this long
+// to come; then the result is ENXIO.
 int OwnFile::open_direct(int flags) {
   constexpr int kPatienceMs = 1000;
   int error = ENXIO;
@@ -173,9 +173,9 @@ int OwnFile::open_direct(int flags) {
   return error;
 }
 
-// The program has closed what it did not know: it is opened once more, if it is there still.
+// The program has closed descriptors that it did not know: reopens the file, if it is still there.
 bool OwnFile::reopen() {
-  file_.close();  // the number, which is not ours any more, may be given out again
+  file_.close();  // the number is no longer ours, and may be reused
   QuietFile again;
   if (again.open(path_.c_str(), O_RDWR | O_NOFOLLOW) != 0) return false;
   if (!(FileIdentity::of(again.number()) == identity_)) return false;
@@ -191,7 +191,7 @@ void OwnFile::named(const std::string& path, const std::string& shown) {
   placed_ = true;
 }
 
-// Its folder may have been moved, and the process to another.
+// Its folder may have been moved, and the process may have changed its own.
 std::string OwnFile::present_path() const {
   char link[64], path[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", file_.number());
@@ -208,7 +208,7 @@ bool OwnFile::waits_for_older(const std::string& wanted) const {
   return false;
 }
 
-// Whether the file stood there, as it is, when this one was begun.
+// Whether the same file, unchanged, was there when this one was begun.
 bool OwnFile::stood_before(const struct statx& found) const {
   const bool stood_at_wanted = before_ && same_file(*before_, found) && changed_ns(*before_) == changed_ns(found) &&
                                before_->stx_size == found.stx_size;
@@ -220,7 +220,7 @@ OwnFile::Moved OwnFile::move_to(const std::string& part, const std::string& to, 
   if (taken != EEXIST) return {taken};
   FileFacts found, out;
   if (const char* const why = why_not_replaced(to, kind, found)) return {0, why};
-  if (!found) return {take_free(part, to)};  // it has gone meanwhile
+  if (!found) return {take_free(part, to)};  // it is gone meanwhile
   if (!stood_before(*found)) return {0, "was written meanwhile by another process"};
   constexpr unsigned kExchange = 2;
   if (!rename_with(part, to, kExchange)) {

@@ -1,17 +1,16 @@
-// Files that Nimble writes. None that somebody else has written is overwritten, and no link at a file's name is
-// followed.
+// Files that Nimble writes. Never overwrites others' files, and follows no link at a file's name.
 //
-// While a file is written it has a name that nobody else uses, NAME.PID.TIME.part in the same folder. At its end it
-// gets the name that was wanted, where that is free or is a file that Nimble has written (its beginning tells);
-// otherwise NAME with `.nimble` before its ending, then with numbers. Each step is one that others cannot come between:
-// a free name is taken by a rename that replaces nothing, one that is ours by an exchange, after which what came out is
-// looked at. What is no file (/dev/null, a pipe, a device) is written as it is.
+// While a file is written it has a unique name, NAME.PID.TIME.part in the same folder. At the end it gets the wanted
+// name, if that is free or is a file that Nimble has written (its beginning tells); otherwise NAME with `.nimble`
+// before its extension, then with numbers. Each step is atomic: a free name is taken by a rename that replaces nothing,
+// one of ours by an exchange, after which we check what came out. What is not a regular file (/dev/null, a pipe, a
+// device) is written in place.
 //
-// Of processes that write to one name at once each gets its own: the first to have begun has the wanted one, and what
-// was finished behind the beginning of a file is not replaced by that. Processes know each other by locks (flock) on
-// what they write.
+// Processes that write to one name concurrently each get their own: the first to begin gets the wanted one, and a file
+// never replaces another that was finished after it began. Processes detect each other by locks (flock) on what they
+// write.
 //
-// Nothing is thrown but std::bad_alloc. An OwnFile is used by one thread at a time, and any may have their own.
+// Throws only std::bad_alloc. Each OwnFile is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,38 +26,38 @@ namespace nimble {
 
 class OwnFile {
  public:
-  // Makes the file. 0, or errno. `through_links`: what a link of the system's own leads to is written as it is, behind
-  // what it holds, though it be a file that has a name of its own; otherwise that is EINVAL.
+  // Makes the file. 0, or errno. `through_links`: appends to the target of a system link, even if it is a file with a
+  // name of its own; otherwise that is EINVAL.
   int open(const std::string& wanted, bool through_links = false);
 
   bool is_open() const { return file_.is_open(); }
   bool is_direct() const { return direct_; }
-  // For what only a descriptor does; -1 where it is not ours any more.
+  // The descriptor; -1 if it is no longer ours.
   int number() const { return file_.is_ours() ? file_.number() : -1; }
-  // To read it by, until it gets its name; nothing where it is no file.
+  // For reading it, until it gets its name; not open if it is not a file.
   GrowingFile reading() const { return direct_ || !file_.is_open() ? GrowingFile() : GrowingFile(path_, identity_); }
-  // Where it is now, as a user of the process's first folder would say it.
+  // Its present path, relative to the process's first folder.
   const std::string& path() const { return shown_.empty() ? path_ : shown_; }
-  // The same, wherever the process is now.
+  // The same as an absolute path.
   const std::string& location() const { return path_; }
   const std::string& wanted() const { return wanted_; }
-  // Why it has another name than the wanted one; empty where it has that.
+  // Why it does not have the wanted name; empty if it does.
   const std::string& why_other() const { return why_other_; }
 
   int write(const void* data, std::size_t bytes);
   // How many bytes it holds.
   std::optional<std::uint64_t> size() const;
-  // Makes it so long, and goes on from there. 0, or errno.
+  // Truncates it, and continues from there. 0, or errno.
   int cut(std::uint64_t size);
 
-  // Gives it the wanted name, or one in its place. 0, or errno: then it keeps the name that it has.
+  // Gives it the wanted name, or a substitute. 0, or errno: then it keeps its name.
   int place(FileKind kind);
-  // Over whatever file has that name: the user has said so. 0, or errno.
+  // Replaces whatever file has that name: the user said so. 0, or errno.
   int place_by_force();
-  // Only where its name is free or may be replaced. 0, or errno; EEXIST, with the reason in why_other(), where neither.
+  // Only if its name is free or may be replaced. 0, or errno; else EEXIST, with the reason in why_other().
   int place_at_wanted(FileKind kind);
 
-  // It has no worth: it goes, as long as it has no name but its own.
+  // Deletes it, unless it has its final name.
   void discard();
   int close() { return file_.close(); }
 
@@ -80,13 +79,13 @@ class OwnFile {
   QuietFile file_;
   std::string wanted_, base_, path_, shown_, why_other_;
   FileIdentity identity_;
-  FileFacts before_;  // what stood at the wanted name
+  FileFacts before_;  // what was at the wanted name
   std::uint64_t time_ = 0;
   std::int64_t begun_ns_ = 0;
   bool direct_ = false, placed_ = false;
 };
 
-// What is said where a file, or a folder, has got another name than the wanted one.
+// The message for a file or folder that did not get the wanted name.
 std::string left_alone(const std::string& wanted, const std::string& why);
 
 }  // namespace nimble

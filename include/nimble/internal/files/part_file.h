@@ -1,6 +1,6 @@
-// Files that are being written, by whichever process: NAME.PID.TIME.part beside the file of that name.
+// Files being written, by any process: NAME.PID.TIME.part beside the file of that name.
 //
-// Nothing is thrown but std::bad_alloc. No state; any thread.
+// Throws only std::bad_alloc. No state; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct PartFile {
   std::string path;
   std::uint64_t time = 0;
 
-  // Whether a process is at it still.
+  // Whether a process is still writing it.
   bool is_written() const;
 };
 

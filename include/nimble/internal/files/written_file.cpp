@@ -13,7 +13,7 @@ namespace nimble {
 
 WrittenFile write_own_file(const std::string& wanted, std::string_view text, FileKind kind, Taken taken) {
   OwnFile file;
-  const bool is_named = taken != Taken::another_name;  // by a user, who says /dev/stdout
+  const bool is_named = taken != Taken::another_name;  // named by a user, for instance /dev/stdout
   if (const int error = file.open(wanted, is_named)) return {error, wanted, {}};
   int error = file.write(text.data(), text.size());
   if (error == 0)
@@ -30,10 +30,10 @@ std::string replace_own_file(const std::string& path, std::string_view text, Fil
   const NotCancelled not_cancelled;
   FileFacts found;
   if (const char* const why = why_not_replaced(path, kind, found)) return why;
-  if (!found) return "is not there any more";
+  if (!found) return "no longer exists";
   OwnFile file;
   int error = file.open(path);
-  // Looked at once it is begun: what is changed behind that, the move notices.
+  // Checked once the new file is begun: the move notices later changes.
   if (error == 0 && !is_unchanged(path, read)) {
     file.discard();
     return "was changed meanwhile";
@@ -56,7 +56,7 @@ Taken taken_of_named(const std::string& path, bool force) {
 }
 
 std::string refusal_of_named(const std::string& path, const std::string& why) {
-  return path + " " + why + ": nothing is written there. Name another file, or say --force to replace it";
+  return path + " " + why + ": not writing there. Name another file, or replace it with --force";
 }
 
 std::string why_refused(const std::string& path, FileKind kind, bool force) {

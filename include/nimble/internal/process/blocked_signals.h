@@ -1,5 +1,5 @@
 // Blocks all signals of this thread for a scope: threads created in it inherit that, so that none of the program's
-// signal handlers runs on a thread of ours. The thread's own mask comes back at the end, whatever happens in between.
+// signal handlers runs on our threads. Restores the thread's own mask at the end, whatever happens in between.
 #pragma once
 
 #include <pthread.h>

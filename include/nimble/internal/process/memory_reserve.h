@@ -1,9 +1,9 @@
-// For code that may not throw though it allocates, such as a destructor of nlohmann::json: small requests that malloc
-// refuses are met by a reserve while there is a MemoryReserve on the thread. libnimble.so has the reserve
-// (shim/process/reserve.cpp); other programs end where there is no memory, as they may.
+// For code that allocates but must not throw, such as nlohmann::json's destructor: while the thread has a
+// MemoryReserve, a reserve serves small requests that malloc refuses. libnimble.so has the reserve
+// (shim/process/reserve.cpp); other programs may simply end when memory runs out.
 //
-// The reserve is small, and works like a stack: only the piece that was taken last can be used again when it is given
-// back. So it is for memory that is held for a moment. Whether it is open is each thread's own; no locks.
+// The reserve is small, and works like a stack: only the last piece taken can be reused when it is freed. So it is for
+// memory that is held briefly. Whether it is open is thread-local; no locks.
 #pragma once
 
 namespace nimble {
@@ -21,8 +21,8 @@ class MemoryReserve {
   static inline constinit thread_local int depth_ __attribute__((tls_model("initial-exec"))) = 0;
 };
 
-// Destroys what a JSON value holds at the end of a scope: long lists element by element, since the value itself would
-// first make a list of all that it holds.
+// Destroys a JSON value's content at the end of a scope: long lists element by element, since the value itself would
+// first build a list of everything in it.
 template <class Json>
 class JsonEnds {
  public:

@@ -1,5 +1,5 @@
-// Keeps this thread from being cancelled (pthread_cancel) for a scope: where we wait or write on a thread of the
-// program's, the program is not told that such calls are places at which its thread may end, and ours unwind nothing.
+// Keeps this thread from being cancelled (pthread_cancel) for a scope: when we wait or write on a program thread, the
+// program does not expect cancellation points there, and our code does not unwind for them.
 #pragma once
 
 #include <pthread.h>

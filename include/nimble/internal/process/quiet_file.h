@@ -1,7 +1,7 @@
-// Files of ours in a process that is the program's: what is opened, written and closed here changes nothing that the
-// program can see. Descriptors are close-on-exec and have high numbers, so that the program's own next one is the one
-// that it expects; no write raises SIGPIPE or SIGXFSZ; no thread is cancelled within; and a number that the program has
-// closed, and that may stand for a file of its own by now, is neither written to nor closed.
+// Our files in the program's process: opening, writing and closing here changes nothing that the program can see.
+// Descriptors are close-on-exec and have high numbers, so that the program's own next descriptor is the expected one;
+// no write raises SIGPIPE or SIGXFSZ; no thread is cancelled within; and we never write to or close a number that the
+// program has closed, and that may be its own file by now.
 //
 // The functions may be called by any thread, allocate nothing (read_quiet excepted), throw nothing and take no lock:
 // they may run while the process ends, and in forked children. A QuietFile is used by one thread at a time.
@@ -28,8 +28,8 @@
 
 namespace nimble {
 
-// While it lives, this thread is not cancelled, and what SIGPIPE and SIGXFSZ its own writes raise are taken off before
-// the program can see them. Those that were pending before, or that somebody else sends, stay.
+// While it lives, this thread is not cancelled, and any SIGPIPE and SIGXFSZ of its own writes are consumed before the
+// program can see them. Signals that were pending before, or that others send, stay.
 class QuietSignals {
  public:
   QuietSignals() noexcept {
@@ -38,7 +38,7 @@ class QuietSignals {
     sigaddset(&both_, SIGXFSZ);
     sigset_t blocked = both_;
     sigaddset(&blocked,
-              SIGTTOU);  // is not even sent to who blocks it: for a terminal of which we are in the background
+              SIGTTOU);  // not even sent to a thread that blocks it: for a terminal of which we are in the background
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
     sigset_t pending;
     sigpending(&pending);
@@ -50,8 +50,8 @@ class QuietSignals {
     siginfo_t info;
     const timespec now{};
     for (int signal = 0; (signal = sigtimedwait(&both_, &info, &now)) > 0;) {
-      sigdelset(&both_, signal);  // two of a kind are one
-      // Of the two pending sets the thread's own comes first, where the kernel has put ours.
+      sigdelset(&both_, signal);  // pending signals of a kind merge into one
+      // The thread's own pending set comes before the process's, and the kernel has put ours there.
       if (info.si_code <= 0 && info.si_pid != getpid()) syscall(SYS_rt_sigqueueinfo, getpid(), signal, &info);
     }
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -65,15 +65,15 @@ class QuietSignals {
   sigset_t both_, before_;
 };
 
-// Whether the process may have so few files open at once that one which we keep open could leave the program without.
+// Whether the limit on open files is so low that a descriptor of ours could leave the program without one.
 inline bool has_few_descriptors() noexcept {
   constexpr rlim_t kFew = 256;
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFew;
 }
 
-// Moves a descriptor that was just opened to a high number, close-on-exec; -1 with errno where there is none but 0, 1
-// and 2, which are the program's even while it has them closed. Not so high that the kernel's table of them grows much.
+// Moves a descriptor that was just opened to a high number, close-on-exec; -1 with errno if only 0, 1 and 2 are free,
+// which are the program's even while it has them closed. Not so high that the kernel's descriptor table grows much.
 inline int move_high(int file) noexcept {
   if (file < 0) return -1;
   constexpr rlim_t kHigh = 1024;
@@ -94,7 +94,7 @@ inline int move_high(int file) noexcept {
 
 // open(), high and close-on-exec; -1 with errno. Files are made for their owner alone.
 inline int open_quiet(const char* path, int flags, mode_t mode = 0600) noexcept {
-  const BlockedSignals blocked;  // no handler runs, and opens something, while the number is a low one
+  const BlockedSignals blocked;  // no handler may run, and open something, while the number is low
   const QuietSignals quiet;
   int file = -1;
   do file = ::open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
@@ -116,9 +116,8 @@ inline int write_quiet(int file, const void* data, std::size_t bytes) noexcept {
   return 0;
 }
 
-// Which file a number stands for. What has been deleted may leave its inode to another file: that has another birth, to
-// a tick of the kernel's clock.
-// (fstat() itself is a symbol of glibc 2.33 where this is built on one that is newer.)
+// Identifies the file of a descriptor. A deleted file's inode may be reused: the new file has another birth, to a tick
+// of the kernel's clock. (fstat() itself is a symbol of glibc 2.33 if this is built on a newer one.)
 struct FileIdentity {
   bool known = false;
   std::uint32_t device_major = 0, device_minor = 0;
@@ -127,7 +126,7 @@ struct FileIdentity {
   std::int64_t born_s = 0;
   std::uint32_t born_ns = 0;
 
-  // Of an open file; not known where the number is closed.
+  // That of an open file; unknown if the number is closed.
   static FileIdentity of(int file) noexcept {
     struct statx facts {};
     if (file < 0 ||
@@ -145,7 +144,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-// A file of ours that stays open while the program runs.
+// Our file that stays open while the program runs.
 class QuietFile {
  public:
   QuietFile() noexcept = default;
@@ -168,15 +167,16 @@ class QuietFile {
     return 0;
   }
   bool is_open() const noexcept { return file_ >= 0; }
-  // The number, for what only a number does: good where is_ours().
+  // The descriptor: valid if is_ours().
   int number() const noexcept { return file_; }
-  // Whether the number still stands for the file that was opened: the program may have closed all that it did not know.
+  // Whether the number still is the file that we opened: the program may have closed all descriptors that it did not
+  // know.
   bool is_ours() const noexcept { return file_ >= 0 && identity_.known && FileIdentity::of(file_) == identity_; }
-  // 0, or errno: EBADF where the program has closed it.
+  // 0, or errno: EBADF if the program has closed it.
   int write(const void* data, std::size_t bytes) const noexcept {
     return is_ours() ? write_quiet(file_, data, bytes) : EBADF;
   }
-  // 0, or errno, such as that of a disk that turns out to be full only now.
+  // 0, or errno: a full disk may show only now.
   int close() noexcept {
     const NotCancelled not_cancelled;
     const bool ours = is_ours();
@@ -189,15 +189,15 @@ class QuietFile {
   FileIdentity identity_;
 };
 
-// All that a file holds, of /proc too, and all that comes through a pipe until those who write to it are gone; who has
-// yet to come is not waited for. 0, or errno, and nothing read: EFBIG where it is more than `most` bytes, ENOMEM.
+// Reads a whole file, also of /proc, or everything from a pipe until its writers are gone; does not wait for a writer
+// to come. 0, or errno, and nothing read: EFBIG if it is more than `most` bytes, ENOMEM.
 inline int read_quiet(const char* path, std::size_t most, std::string& text) noexcept {
-  constexpr std::size_t kLeast = std::size_t{1} << 14;  // files of /proc do not tell their size
+  constexpr std::size_t kLeast = std::size_t{1} << 14;  // files of /proc do not report their size
   text.clear();
   const QuietSignals quiet;
   QuietFile file;
-  if (const int error = file.open(path, O_RDONLY | O_NONBLOCK)) return error;  // it is opened with all signals blocked
-  if (::fcntl(file.number(), F_SETFL, 0) != 0) return errno;                   // and read with none of the program's
+  if (const int error = file.open(path, O_RDONLY | O_NONBLOCK)) return error;  // opened with all signals blocked
+  if (::fcntl(file.number(), F_SETFL, 0) != 0) return errno;                   // but reading blocks none
   struct statx facts {};
   if (statx(file.number(), "", AT_EMPTY_PATH, STATX_SIZE, &facts) == 0 && facts.stx_size > most) return EFBIG;
   int error = 0;

@@ -34,16 +34,16 @@ using File = std::unique_ptr<std::FILE, Close>;
 
 std::string failure(const std::string& path) { return path + ": " + std::strerror(errno); }
 
-// Closes it; whether all that was written is there.
+// Closes it; whether everything was written.
 bool close(File& file) { return std::fclose(file.release()) == 0; }
 
-// One that is not there yet.
+// Creates a new file.
 File make_file(const std::string& path) {
   const int number = open_quiet(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   if (number < 0) return nullptr;
   File file(::fdopen(number, "wb"));
   if (file) {
-    ::fchmod(number, 0600);  // whatever the mask of the process is
+    ::fchmod(number, 0600);  // whatever the process's umask
   } else {
     ::close(number);
   }
@@ -68,7 +68,7 @@ std::string make_folders(const std::string& path) {
 
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
-// null for a piece of zeros, so that the list needs no number that means none.
+// null for a piece of zeros, so that no number has to stand for it.
 Json list_of(const BundleContent& content) {
   Json list = Json::array();
   for (const std::uint32_t piece : content) list.push_back(piece == kNone ? Json() : Json(piece));
@@ -100,7 +100,7 @@ Json list_of(const std::vector<BundleObject>& objects) {
 }
 
 std::string manifest_text(const Bundle& bundle) {
-  const MemoryReserve reserve;  // what builds a JSON value does not survive that there is no memory for a part of it
+  const MemoryReserve reserve;  // building a JSON value does not survive running out of memory halfway
   Json json;
   const JsonEnds ends(json);
   json["nimble_bundle"] = kBundleVersion;
@@ -137,7 +137,7 @@ std::string write_memory(const std::string& path, Bundle& bundle, ContentStore& 
 
 std::string image_file(std::size_t which) { return "image-" + std::to_string(which) + ".bin"; }
 
-// Whether the manifest whose text that is lists the file.
+// Whether the manifest with this text lists the file.
 bool lists(const std::string& manifest, const std::string& file) {
   return manifest.find('"' + file + '"') != std::string::npos;
 }
@@ -149,8 +149,8 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-// What in the folder is neither ours nor of another name than the bundle's files have; nothing where there is no such
-// thing. The manifest tells which files are a bundle's.
+// A file in the folder that has the name of a bundle's file but is not ours; empty if there is none. The manifest tells
+// which files belong to a bundle.
 std::string in_the_way(const std::string& folder, const Bundle& bundle) {
   const std::string manifest = folder + "/" + kBundleManifest;
   FileFacts found;
@@ -195,7 +195,7 @@ std::string BundleFolder::take(const std::string& wanted, const Bundle& bundle) 
     };
     const auto there = what_is_at(folder);
     if (there && !S_ISDIR(there->stx_mode)) {
-      say(S_ISLNK(there->stx_mode) ? "is a link" : "is no folder");
+      say(S_ISLNK(there->stx_mode) ? "is a link" : "is not a folder");
       continue;
     }
     if (std::string why = make_folders(folder); !why.empty()) return why;
@@ -226,7 +226,7 @@ std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, Conte
   const std::string manifest = place_ + "/" + kBundleManifest, memory = place_ + "/" + kBundleMemory;
   const std::string beginning = manifest + ".part";
   std::vector<std::string> files;
-  // Images that the bundle before has, which may be more: as long as its manifest tells whose they are.
+  // Removes the previous bundle's images, which may be more, while its manifest still lists them.
   const std::string before = text_of(manifest);
   for (std::size_t i = 0; i < images.size() || lists(before, image_file(i)); ++i) {
     const std::string image = place_ + "/" + image_file(i);
@@ -243,7 +243,7 @@ std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, Conte
   return std::rename(beginning.c_str(), manifest.c_str()) == 0 ? std::string() : failure(manifest);
 }
 
-// The lock, and not only this descriptor of it: a forked child may still have another.
+// Unlocks, beyond closing this descriptor: a forked child may still hold a copy.
 void BundleFolder::let_go() noexcept {
   if (lock_.is_ours()) ::flock(lock_.number(), LOCK_UN);
   lock_.close();
@@ -254,7 +254,7 @@ std::string BundleFolder::add_trace(const std::string& trace) {
   const std::string path = place_ + "/" + kBundleTrace;
   const auto there = what_is_at(path), given = what_is_at(trace);
   if (there && given && same_file(*there, *given)) return {};
-  if (given && !S_ISREG(given->stx_mode)) return trace + ": is no file";
+  if (given && !S_ISREG(given->stx_mode)) return trace + ": is not a file";
   const int number = open_quiet(trace.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   const File from(number >= 0 ? ::fdopen(number, "rb") : nullptr);
   if (!from) return failure(trace);

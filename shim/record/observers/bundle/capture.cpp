@@ -61,7 +61,7 @@ void BundleCapture::allocated(const Call& call) {
     live.image = global.image;
   }
   if (!window_) return;
-  // Its content is the step's own doing, or the host's.
+  // Its content comes from the step itself, or from the host.
   live.object = static_cast<std::uint32_t>(window_->objects.size());
   Object& object = window_->objects.emplace_back();
   object.facts.address = call.address;
@@ -71,7 +71,7 @@ void BundleCapture::allocated(const Call& call) {
   object.image = live.image;
 }
 
-// Variables that a kernel touches by its code, and that the program has never asked for.
+// Variables that a kernel's code touches, and that the program has never looked up.
 void BundleCapture::add_globals(const Call& call) {
   if (call.kind != CallKind::launch) return;
   const FunctionInfo& function = context_.function(call.function);
@@ -86,7 +86,7 @@ void BundleCapture::add_globals(const Call& call) {
   }
 }
 
-// As the analyzer's op_signature: what the op does, without addresses and numbers among its parameters.
+// As the analyzer's op_signature: what the op does, without the addresses and numbers in its parameters.
 std::uint64_t BundleCapture::signature_of(const Call& call) const {
   std::uint64_t hash = 0;
   const auto add = [&](std::uint64_t value) {
@@ -121,7 +121,7 @@ std::uint64_t BundleCapture::signature_of(const Call& call) const {
   return hash;
 }
 
-// Every word of its arguments that lies in a live object.
+// Every word of its arguments that points into a live object.
 void BundleCapture::gather_pointers(const Call& call) {
   pointers_.clear();
   const auto look_at = [&](std::uint64_t word) {
@@ -156,7 +156,7 @@ void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) 
   guarded([&] { look_after(call, result, seq); });
 }
 
-// Under the lock, and so is what follows from a failure. It may all be over since the call has waited for the lock.
+// Runs `look` and handles its failure under the lock. Saving may be over by the time the lock is taken.
 template <class Look>
 void BundleCapture::guarded(const Look& look) noexcept {
   const std::lock_guard lock(mutex_);
@@ -211,15 +211,15 @@ void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t 
   watch_.add({signature_of(call), call.kind == CallKind::launch, observed_}, pointers_);
   observed_ = false;
   if (watch_.full() && !window_)
-    return give_up("no step was seen to repeat itself among the first " + std::to_string(StepWatch::kMostOps) + " ops");
+    return give_up("no step repeated among the first " + std::to_string(StepWatch::kMostOps) + " ops");
   if (!window_) return;
-  // The last op of a step may be the last that there is; nothing need follow for it to have been a repeat.
-  if (!watch_.repeats(window_->period)) return refuse("a step turned out to be another than the ones before");
+  // The last op of a step may be the program's last; it is a repeat even if nothing follows.
+  if (!watch_.repeats(window_->period)) return refuse("a step turned out to differ from the ones before");
   take_op(call, seq);
   if (window_ && window_->images.size() == window_->period) end(call);
 }
 
-// What of the step a bundle could not bring back; null where it is nothing.
+// What in the step a bundle could not reproduce; null if nothing.
 const char* BundleCapture::why_not_replayable(const Call& call) const {
   switch (call.kind) {
     case CallKind::launch:
@@ -285,10 +285,10 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
     if (textures_ && !function.proof)
       return refuse("kernel " + function.name + " may read a texture or a surface, which no bundle can hold");
     if (!function.self_contained && !function.proof) {
-      // Any variable of its image, as far as they are known.
+      // Any known variable of its image.
       for (const auto& [base, live] : live_)
         if (live.memory == MemoryKind::global && live.image == image) touch(base);
-      window_->hidden.insert("kernel " + function.name + ", of which it is not known what it reaches: " + function.why);
+      window_->hidden.insert("kernel " + function.name + " may reach unknown memory: " + function.why);
     }
   }
   window_->images.push_back(image);
@@ -299,7 +299,7 @@ void BundleCapture::end(const Call& call) {
   if (window_) save();
 }
 
-// Keeps of the objects what the step can reach, and writes the bundle.
+// Keeps the objects that the step can reach, and writes the bundle.
 void BundleCapture::save() {
   Window& window = *window_;
   std::vector<std::uint32_t> open;
@@ -334,10 +334,10 @@ void BundleCapture::save() {
     bundle.objects.push_back(std::move(object.facts));
   }
   if (std::any_of(images.begin(), images.end(), [](const std::string& bytes) { return bytes.empty(); }))
-    return refuse("the code of a kernel of the step is not to be had any more");
+    return refuse("the code of a kernel of the step is no longer available");
   window.hidden.insert(hidden_.begin(), hidden_.end());
   bundle.hidden.assign(window.hidden.begin(), window.hidden.end());
-  saved_.clear();  // its manifest goes first
+  saved_.clear();  // the old manifest goes first
   if (const std::string why = folder_.write(options_.folder, bundle, window.store, images); !why.empty())
     return give_up(why);
   std::uint64_t bytes = 0;
@@ -363,7 +363,7 @@ void BundleCapture::give_up(const std::string& why) noexcept {
   }
 }
 
-// What calls may be waiting for is done under their lock; the trace, however long it is, is copied without it.
+// What calls may be waiting for happens under their lock; the trace, which may be long, is copied without it.
 void BundleCapture::finish(const std::string& trace) noexcept try {
   const std::lock_guard finishing(finishing_);
   std::string none;
@@ -374,7 +374,7 @@ void BundleCapture::finish(const std::string& trace) noexcept try {
     window_.reset();
     if (saved_.empty()) {
       if (watch_.ops() == 0 && why_none_.empty()) return;
-      none = why_none_.empty() ? "no step was seen to repeat itself three times and once more" : why_none_;
+      none = why_none_.empty() ? "no step repeated three times and then once more" : why_none_;
     }
   }
   if (!none.empty()) return log(LogLevel::warning, "NIMBLE_CAPTURE: no bundle was saved: " + none);

@@ -1,14 +1,14 @@
 // NIMBLE_CAPTURE=bundle: saves one step of the program, with its code and its memory, for nimble-replay to run.
 //
-// StepWatch says that the next op begins a step. Then all streams are waited for, and all live memory is read. What the
-// step's copies take from the host is kept when they are called. Behind its last op memory is read again; what the step
-// can reach (by its parameters, or by what looks like addresses in memory that it can reach) goes into the bundle, and
-// the rest is let go. Where the step turns out to be another, or holds what a bundle cannot, nothing is written and the
-// search goes on.
+// StepWatch says that the next op begins a step. Then we wait for all streams and read all live memory. The host
+// sources of the step's copies are kept when the copies are called. After the step's last op we read memory again; what
+// the step can reach (by its parameters, or by what looks like addresses in memory that it can reach) goes into the
+// bundle, and the rest is dropped. If the step turns out to be different, or holds what a bundle cannot, nothing is
+// written and the search goes on.
 //
-// A mode for finding things out: the program waits meanwhile, calls of its other threads among them. All waiting is
-// bounded. No error of its own reaches the program. Called from any thread, with the guard entered; one lock, and only
-// in this mode.
+// A mode for investigation: the program waits meanwhile, including its other threads' calls. All waiting is bounded.
+// None of its own errors reaches the program. Called from any thread, with the guard entered; one lock, and only in
+// this mode.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ struct CaptureOptions {
   std::uint64_t limit_bytes = 0;
 };
 
-// How long the work that is on its way is waited for.
+// How long to wait for work in flight.
 inline constexpr std::chrono::milliseconds kCapturePatience{10'000};
 
 class BundleCapture {
@@ -46,8 +46,8 @@ class BundleCapture {
   void before(const Call& call, bool any_captures) noexcept;
   // After it. `seq`: of the call in the trace. Not for ops that go into a graph that is being captured.
   void after(const Call& call, CUresult result, std::uint64_t seq) noexcept;
-  // The trace is complete, as far as it goes: puts a copy into the bundle, and says what became of it all. No step is
-  // saved any more.
+  // The trace is complete, as far as it goes: puts a copy into the bundle, and logs the outcome. No further step is
+  // saved.
   void finish(const std::string& trace) noexcept;
   // In a forked child: the folder is the parent's.
   void forked() noexcept { folder_.forked(); }
@@ -56,23 +56,23 @@ class BundleCapture {
   struct Live {
     std::uint64_t size = 0;
     MemoryKind memory = MemoryKind::device;
-    std::uint32_t birth = 0;  // how many ops there had been
+    std::uint32_t birth = 0;  // the number of ops so far
     std::string global;       // a variable's name
     const ImageInfo* image = nullptr;
-    std::uint32_t object = kNone;  // in the step that is being saved
+    std::uint32_t object = kNone;  // in the step being saved
   };
   using LiveMap = std::map<std::uint64_t, Live>;
 
-  // One object of the step that is being saved.
+  // One object of the step being saved.
   struct Object {
     BundleObject facts;
     const ImageInfo* image = nullptr;
     bool touched = false;
     std::string unreadable;            // why its content could not be read
-    std::set<std::uint32_t> leads_to;  // objects that its content may hold addresses of
+    std::set<std::uint32_t> leads_to;  // objects whose addresses its content may hold
   };
 
-  // The step that is being saved.
+  // The step being saved.
   struct Window {
     explicit Window(std::uint64_t limit_bytes) : store(limit_bytes) {}
     std::uint32_t period = 0, thread = 0;
@@ -81,7 +81,7 @@ class BundleCapture {
     ContentStore store;
     std::vector<Object> objects;
     std::vector<const ImageInfo*> images;  // per op of the step
-    std::set<std::string> hidden;          // ways to reach memory that its kernels have, and those of the program
+    std::set<std::string> hidden;          // hidden ways in which its kernels or the program may reach memory
   };
 
   template <class Look>
@@ -120,16 +120,16 @@ class BundleCapture {
   CallContext& context_;
   std::atomic<bool> off_{false};
 
-  std::mutex finishing_;  // held while the trace is copied, for which only those wait who want that, too
-  std::mutex mutex_;      // guards everything below; and folder_ until nothing is saved any more
+  std::mutex finishing_;  // held while the trace is copied; only other calls of finish() wait for it
+  std::mutex mutex_;      // guards everything below, and folder_ as long as steps are saved
   DeviceReader reader_;
   StepWatch watch_;
   LiveMap live_;
   std::map<std::uint64_t, StreamRef> streams_;  // by key: all that ops were put on
-  std::set<std::string> hidden_;                // the program's ways to reach memory, as of CallKind::hidden
+  std::set<std::string> hidden_;                // the program's hidden ways to reach memory (CallKind::hidden)
   bool textures_ = false;
   bool observed_ = false;
-  std::vector<StepWatch::Pointer> pointers_;  // of the op at hand
+  std::vector<StepWatch::Pointer> pointers_;  // of the current op
   std::vector<std::uint8_t> params_;
   std::unique_ptr<Window> window_;
   int attempts_ = 0;

@@ -1,4 +1,4 @@
-// What a BundleCapture reads: all live memory, and what copies take from the host and bring to it.
+// The memory that a BundleCapture reads: all live memory, and host sources and destinations of copies.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory == MemoryKind::registered; }
 
-// From its first byte to its last; nothing where it would reach around all addresses.
+// From its first byte to its last; nothing if it would wrap around the address space.
 std::optional<std::uint64_t> extent_of(const Region& region, const Call& call) {
   if (call.height == 0 || call.width == 0) return 0;
   std::uint64_t extent = 0;
@@ -32,14 +32,14 @@ static_assert(kPortion % kBundlePiece == 0);
 bool BundleCapture::settle_all(const Call& call) {
   const RelaxedCaptures relaxed(context_);
   for (const auto& [key, stream] : streams_) {
-    // Another thread's own default stream cannot be named from here; its ops would end the window anyway.
+    // We cannot name another thread's per-thread default stream; its ops would end the window anyway.
     if (stream.is_per_thread() && key != call.stream.key) continue;
     switch (reader_.settle(stream.handle)) {
       case DeviceReader::Outcome::done:
         continue;
       case DeviceReader::Outcome::late:
-        give_up("waited in vain for the work on a stream: it runs for longer than " +
-                std::to_string(kCapturePatience.count() / 1000) + " s, or waits for what is yet to be launched");
+        give_up("work on a stream did not end: it runs for longer than " +
+                std::to_string(kCapturePatience.count() / 1000) + " s, or waits for something not yet launched");
         return false;
       case DeviceReader::Outcome::failed:
         refuse("the driver gives error " + std::to_string(reader_.error()) + " for a stream, as one of another device");
@@ -52,7 +52,7 @@ bool BundleCapture::settle_all(const Call& call) {
 bool BundleCapture::readable(const BundleObject& object, std::string& why) const {
   if (object.memory == MemoryKind::external) why = "another process or another API reaches it, too";
   if (object.memory != MemoryKind::mapped) return why.empty();
-  // Reading what the device may not reach would be an error of the program's context.
+  // Reading memory that the device may not reach would put an error into the program's context.
   const auto device = reinterpret_cast<decltype(&::cuCtxGetDevice)>(context_.driver_symbol("cuCtxGetDevice"));
   const auto access = reinterpret_cast<decltype(&::cuMemGetAccess)>(context_.driver_symbol("cuMemGetAccess"));
   CUdevice number = 0;
@@ -68,7 +68,7 @@ bool BundleCapture::readable(const BundleObject& object, std::string& why) const
   return false;
 }
 
-// Notes which objects the bytes may lead to. Addresses lie at multiples of 8, as every portion does.
+// Notes which objects the bytes may point to. Addresses lie at multiples of 8, as every portion does.
 void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
   if (live_.empty()) return;
   const std::uint64_t low = live_.begin()->first, high = live_.rbegin()->first + live_.rbegin()->second.size;
@@ -82,8 +82,8 @@ void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
   }
 }
 
-// The host's memory, which may not be there: the driver has not looked at the call yet, or the program has taken its
-// pages away. What it leads to goes to `leads`, if anywhere. Returns why it could not be read.
+// Reads host memory, which may not exist: the driver has not checked the call yet, or the program has unmapped it. The
+// objects that it points to go to `leads`, if given. Returns why it could not be read.
 std::string BundleCapture::read_host(std::uint64_t address, std::uint64_t size, Object* leads,
                                      ContentStore::Writer& writer) {
   std::vector<std::uint8_t> buffer(std::min(size, kPortion));
@@ -125,7 +125,7 @@ void BundleCapture::read_all(const Call& call, std::optional<BundleContent> Bund
     object.facts.*which = std::move(content);
   }
 } catch (const ContentLimit& limit) {
-  give_up(std::string("all live memory, which the step may reach or not, takes ") + limit.what());
+  give_up(std::string("all live memory, whether the step reaches it or not, takes ") + limit.what());
 }
 
 bool BundleCapture::is_host_memory(std::uint64_t address) const {
@@ -137,7 +137,7 @@ bool BundleCapture::is_host_memory(std::uint64_t address) const {
   return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
 }
 
-// Whether memory that is alive holds all of it. Mappings may lie side by side.
+// Whether live memory covers all of it. Mappings may be adjacent.
 bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
   for (std::uint64_t done = 0; done < size;) {
     const auto found = find(address + done);
@@ -147,13 +147,13 @@ bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
   return true;
 }
 
-// What a copy takes from the host is what is there when the program calls. Whether the driver takes the call is yet to
-// be seen: what looks wrong with it may be its reason not to, and nothing that a step is.
+// A copy takes its host source as it is when the program calls. The driver has not accepted the call yet: it may refuse
+// it for what looks wrong here, and then it is not part of the step.
 void BundleCapture::take_source(const Call& call) {
   const auto found = find(call.src.address);
   if (found != live_.end() && !is_hosts(found->second.memory)) return;
   if (found == live_.end() && !call.host_source && !is_host_memory(call.src.address))
-    return refuse(std::string(call.symbol) + " reads memory of which the recorder knows nothing");
+    return refuse(std::string(call.symbol) + " reads memory that the recorder does not know");
   const auto bytes = extent_of(call.src, call), reach = extent_of(call.dst, call);
   const bool known = find(call.dst.address) != live_.end();
   if (!bytes || !reach || (known && !covers(call.dst.address, *reach)))
@@ -175,11 +175,11 @@ void BundleCapture::take_source(const Call& call) {
   window_->bundle.sources.push_back(std::move(payload));
 }
 
-// A copy to memory of the host that is not pinned is over when the call returns.
+// A copy to pageable host memory is over when the call returns.
 void BundleCapture::take_result(const Call& call) {
   if (find(call.dst.address) != live_.end()) return;
   if (!is_host_memory(call.dst.address))
-    return refuse(std::string(call.symbol) + " writes memory of which the recorder knows nothing");
+    return refuse(std::string(call.symbol) + " writes memory that the recorder does not know");
   const auto bytes = extent_of(call.dst, call);
   if (!bytes) return refuse(std::string(call.symbol) + " goes beyond the memory that it names");
   if (*bytes == 0) return;

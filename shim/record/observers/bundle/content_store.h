@@ -1,4 +1,4 @@
-// What memory held, in pieces, each of them kept once: the start and the end of a step share most of what they hold.
+// Memory contents in deduplicated pieces: a step's start and end have most of their content in common.
 //
 // Holds the pieces in memory until they are written. Not synchronised.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace nimble::shim {
 
-// More is to be kept than the limit allows.
+// Thrown when the content would exceed the limit.
 class ContentLimit : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,7 +26,7 @@ class ContentStore {
  public:
   explicit ContentStore(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Takes one content, portion by portion.
+  // Adds one content, portion by portion.
   class Writer {
    public:
     Writer(ContentStore& store, BundleContent& content) : store_(store), content_(content) {}
@@ -43,8 +43,8 @@ class ContentStore {
   BundleContent keep(std::span<const std::uint8_t> bytes);
   std::uint64_t bytes() const { return bytes_; }
 
-  // Appends to the file, and to `pieces`, those that the content names, and makes it name these. False where the file
-  // could not be written.
+  // Appends the pieces that the content names to the file and to `pieces`, and renumbers the content to these. False if
+  // the file could not be written.
   bool write(std::FILE* file, BundleContent& content, std::vector<BundlePiece>& pieces);
 
  private:

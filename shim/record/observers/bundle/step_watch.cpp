@@ -48,7 +48,7 @@ void StepWatch::add(const Op& op, std::span<const Pointer> pointers) {
   }
 }
 
-// Judged once for each repeat: that takes as long as the repeat has ops.
+// Judges a period once per repeat, in time linear in its ops.
 bool StepWatch::propose(std::uint32_t period, Run& run) const {
   const std::uint32_t repeats = run.length / period;
   if (repeats < 2 || repeats == run.judged || period <= settled_) return false;
@@ -72,7 +72,7 @@ void StepWatch::look_for_periods() {
   }
 }
 
-// Whether the last repeat names the same memory as the one before, as far as it had been there.
+// Whether the last repeat names the same memory as the one before, as far as that existed then.
 bool StepWatch::same_memory(std::uint32_t period) const {
   std::uint64_t lived = 0, same = 0;
   looked_at_ += period;
@@ -101,7 +101,7 @@ bool StepWatch::holds_much_else(std::uint32_t period) const {
   return static_cast<double>(shared) < kOfSignatures * static_cast<double>(all.size()) || known < kOfOps * period;
 }
 
-// From which op on: one behind a place where the host looks; else as the first repeat began.
+// Chooses the op at which to begin: one after a point where the host observes; else where the first repeat began.
 void StepWatch::schedule(std::uint32_t period, Run& run) {
   if (!run.first) {
     std::uint32_t first = ops() - run.length - period;

@@ -1,14 +1,14 @@
-// Sees, while a program runs, that it repeats itself, and says where the next repeat begins.
+// Detects at run time that a program repeats itself, and says where the next repeat begins.
 //
 // The recorder has no trace to look back on, as the analyzer's step finder has; this keeps of each op a hash of what it
-// does, and the pointers that it names. A period that holds a launch is believed once it has run three times in a row
+// does, and the pointers that it names. A period that holds a launch is accepted once it has run three times in a row
 // and names mostly the same long-lived memory each time, which tells the steps of a program from the equal layers of a
-// network; one that does not has to run six times, as where buffers take turns. Where a longer period turns out later
-// to hold much that the first does not (a solver's inner loop), or to be the one of the two that names the same memory,
-// it is proposed, too.
+// network; otherwise it has to run six times, as with alternating buffers. If a longer period turns out later to hold
+// much that the first does not (which was a solver's inner loop), or if only it names the same memory each time, it is
+// proposed, too.
 //
-// Pure; not synchronised. It takes some hundred bytes for an op, and stops looking after so many ops. A period is
-// judged once for each of its repeats, so what all takes grows with the ops alone.
+// Pure; not synchronised. Takes some hundred bytes per op, and stops after kMostOps ops. A period is judged once per
+// repeat, so the total time is linear in the ops.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class StepWatch {
   struct Op {
     std::uint64_t signature = 0;
     bool launch = false;
-    bool observed_before = false;  // the host could see the GPU's progress between it and the op before
+    bool observed_before = false;  // the host could observe the GPU's progress between it and the previous op
   };
   // An op was put on a stream.
   void add(const Op& op, std::span<const Pointer> pointers);
@@ -47,18 +47,18 @@ class StepWatch {
   std::uint32_t begins_with(std::uint64_t signature) const;
   // Whether all ops since have been what that period predicts.
   bool repeats(std::uint32_t period) const { return runs_.count(period) != 0; }
-  // A step of that period was captured, or is not to be: longer ones are proposed only where they hold much else.
+  // A step of that period was captured, or will not be: longer ones are proposed only if they hold much else.
   void settle(std::uint32_t period);
 
-  // How many ops were looked back at so far, to judge periods and to find where they begin. For tests.
+  // How many ops were revisited so far, to judge periods and to find where they begin. For tests.
   std::uint64_t looked_at() const { return looked_at_; }
 
  private:
-  // A period that has been right ever since it was first seen.
+  // A period that has predicted every op since it was first seen.
   struct Run {
     std::uint32_t length = 1;              // ops in a row that were those of a period before
-    std::uint32_t judged = 0;              // as how many repeats it was judged last
-    std::optional<std::uint32_t> first{};  // the first of its ops, where that was asked for
+    std::uint32_t judged = 0;              // at how many repeats it was last judged
+    std::optional<std::uint32_t> first{};  // the first of its ops, once asked for
   };
   bool propose(std::uint32_t period, Run& run) const;
   bool same_memory(std::uint32_t period) const;
@@ -68,16 +68,16 @@ class StepWatch {
 
   const std::uint32_t most_ops_;
   std::vector<std::uint64_t> signatures_;
-  std::vector<std::uint64_t> prefix_{0};  // polynomial hashes of all beginnings
+  std::vector<std::uint64_t> prefix_{0};  // polynomial hashes of all prefixes
   std::vector<std::uint8_t> observed_;
-  std::vector<std::uint32_t> launches_{0};  // before each op, and in all
+  std::vector<std::uint32_t> launches_{0};  // before each op, and in total
   std::vector<Pointer> pointers_;
   std::vector<std::uint64_t> first_pointer_{0};  // per op and one more
-  // By the hash of a window that ends there: the last op. Several lengths, since a step may hold no op only once.
+  // The last op of a window, by the window's hash. Several lengths, since a step may hold no op just once.
   static constexpr std::uint32_t kWindows[] = {1, 8, 64, 512};
   std::unordered_map<std::uint64_t, std::uint32_t> last_[4];
   std::map<std::uint32_t, Run> runs_;     // by period
-  std::uint32_t period_ = 0, begin_ = 0;  // what is proposed: to begin at this op
+  std::uint32_t period_ = 0, begin_ = 0;  // what is proposed, beginning at this op
   std::uint32_t settled_ = 0;
   bool settled_same_memory_ = false;
   std::unordered_set<std::uint64_t> settled_signatures_;

@@ -15,7 +15,7 @@ namespace nimble::shim {
 
 namespace {
 
-// Folders that hold CUDA libraries of this process: the wheels of frameworks put libcupti beside libcudart and its kin.
+// Folders that hold CUDA libraries of this process: frameworks' wheels put libcupti next to libcudart and the like.
 std::vector<std::string> folders_of_cuda_libraries() {
   std::set<std::string> folders;
   dl_iterate_phdr(
@@ -47,12 +47,12 @@ void* open_any(const std::string& name) {
 }  // namespace
 
 bool CuptiLibrary::load(int driver_version, std::string& why) {
-  // A driver also serves the CUPTI of earlier toolkits; one of a later toolkit asks for a later driver.
+  // A driver also works with the CUPTI of earlier toolkits; a later toolkit's needs a later driver.
   void* library = nullptr;
   const int newest = driver_version / 1000;
   for (int major = newest; major >= 12 && !library; --major) library = open_any(fmt::format("libcupti.so.{}", major));
   if (!library) {
-    why = fmt::format("libcupti.so.{} was not found; the folder that holds it can be named in LD_LIBRARY_PATH", newest);
+    why = fmt::format("libcupti.so.{} was not found; LD_LIBRARY_PATH can name the folder that holds it", newest);
     return false;
   }
 #define X(function)                                                                      \

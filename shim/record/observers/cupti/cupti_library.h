@@ -7,8 +7,8 @@
 
 namespace nimble::shim {
 
-// What is used of CUPTI. The structures that its activities come in have grown over the versions at their ends only;
-// the fields that are read here stand where they stood in CUDA 11.
+// The part of CUPTI that we use. Activity records have only grown at their ends over the versions; the fields read here
+// are where they were in CUDA 11.
 // clang-format off
 #define NIMBLE_CUPTI_FUNCTIONS(X)                                                                    \
   X(cuptiGetVersion) X(cuptiGetResultString) X(cuptiGetTimestamp)                                    \
@@ -23,8 +23,8 @@ struct CuptiLibrary {
 #undef X
 
   // Finds the library of the driver's major version and all of its functions: one that the program has loaded already,
-  // else by name, else beside other CUDA libraries of the program, else where toolkits are installed. False if there is
-  // none; `why` says so. Takes the dynamic loader's lock.
+  // else by name, else next to other CUDA libraries of the program, else where toolkits are installed. False, with the
+  // reason in `why`, if there is none. Takes the dynamic loader's lock.
   bool load(int driver_version, std::string& why);
 
   // "CUPTI_ERROR_...", or the number.

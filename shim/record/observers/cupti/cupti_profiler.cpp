@@ -23,8 +23,8 @@ constexpr std::size_t kMostCallbacks = 4096;  // more than any driver has entry 
 constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
 constexpr std::uint32_t kFlushMilliseconds = 500;  // how often CUPTI hands over what it has
 
-// What every driver calls its entry points that put launches, copies and sets on a stream. By name, so that those of
-// drivers to come are counted as well, and missed where the shim does not know them.
+// Whether this is a driver entry point that puts a launch, copy or set on a stream. By name, so that entry points of
+// future drivers count too, as missed if the shim does not know them.
 bool is_work(std::string_view name) {
   for (const std::string_view prefix : {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"}) {
     if (name.starts_with(prefix)) return name != "cuLaunchHostFunc" && name != "cuLaunchHostFunc_ptsz";
@@ -32,7 +32,7 @@ bool is_work(std::string_view name) {
   return false;
 }
 
-// Never GRAPH_TRACE: beside MEMCPY or MEMCPY2 it has launches of graphs fault (shim/record/observers/op_timer.h).
+// Never GRAPH_TRACE: together with MEMCPY or MEMCPY2 it makes graph launches fault (shim/record/observers/op_timer.h).
 constexpr CUpti_ActivityKind kActivities[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                               CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
@@ -49,8 +49,8 @@ class CuptiProfiler::Client {
 
  private:
   struct EntryPoint {
-    const char* name = nullptr;  // CUPTI's own, kept for good; null for those that are not counted
-    // Of two kinds of which every call is one: read at any moment, they tell of whole calls.
+    const char* name = nullptr;  // owned by CUPTI, valid for good; null for those that are not counted
+    // Every call counts as one or the other, so a read at any moment sees whole calls.
     std::atomic<std::uint64_t> recorded{0}, missed{0};
   };
 
@@ -68,13 +68,13 @@ class CuptiProfiler::Client {
   const Options options_;
   CuptiLibrary cupti_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  bool times_on_ = false;                // CUPTI was told where to bring activities
-  std::atomic<bool> collecting_{false};  // and it is to do so
+  bool times_on_ = false;                // CUPTI has our buffer callbacks
+  std::atomic<bool> collecting_{false};  // and collects activities
   std::int64_t clock_offset_ns_ = 0;     // from CUPTI's clock to ours
   std::array<EntryPoint, kMostCallbacks> entry_points_;
   std::atomic<bool> running_{false};
 
-  // Activities carry no pointer of ours, so CUPTI's callbacks for them find the client here.
+  // Activities carry no user pointer, so CUPTI's callbacks for them find the client here.
   static std::atomic<Client*> current_;
 };
 
@@ -146,7 +146,7 @@ void CuptiProfiler::Client::stop_times() {
 
 void CuptiProfiler::Client::stop() {
   if (!running_.exchange(false, std::memory_order_acq_rel)) return;
-  const Guard guard;  // CUPTI asks the driver in its turn
+  const Guard guard;  // CUPTI itself calls the driver
   if (times_on_) cupti_.cuptiActivityFlushAll_(0);
   release();
 }
@@ -175,8 +175,8 @@ Coverage CuptiProfiler::Client::coverage() const {
   return coverage;
 }
 
-// A call counts where the driver is entered from outside: what it, or a library of ours, calls meanwhile is part of
-// that call, whose wrapper this thread is in.
+// Counts calls that enter the driver from outside: what the driver, or a library of ours, calls meanwhile is part of
+// the call whose wrapper this thread is in.
 void CuptiProfiler::Client::entered(CUpti_CallbackId id, const CUpti_CallbackData& data) {
   if (id >= kMostCallbacks || !entry_points_[id].name) return;
   EntryPoint& entry = entry_points_[id];
@@ -205,7 +205,7 @@ void CUPTIAPI CuptiProfiler::Client::on_complete(CUcontext, std::uint32_t, std::
   if (Client* const client = current_.load(std::memory_order_acquire)) {
     try {
       client->completed(buffer, valid_bytes);
-    } catch (...) {  // no memory: these times stay unknown
+    } catch (...) {  // out of memory: these times stay unknown
     }
   }
   std::free(buffer);
@@ -214,7 +214,7 @@ void CUPTIAPI CuptiProfiler::Client::on_complete(CUcontext, std::uint32_t, std::
 void CuptiProfiler::Client::completed(std::uint8_t* buffer, std::size_t bytes) {
   std::vector<DeviceTime> times;
   const auto add = [&](std::uint32_t correlation, std::uint64_t begin, std::uint64_t end) {
-    if (begin == 0 || end < begin) return;  // CUPTI says so where it could not tell
+    if (begin == 0 || end < begin) return;  // unknown to CUPTI
     const auto ours = [&](std::uint64_t at) {
       return static_cast<std::uint64_t>(static_cast<std::int64_t>(at) + clock_offset_ns_);
     };

@@ -6,7 +6,7 @@ namespace nimble::shim {
 
 namespace {
 
-constexpr std::size_t kMostPending = 1024;  // pairs; read once there are more
+constexpr std::size_t kMostPending = 1024;  // pairs; beyond that they are read
 
 // Between begin() and end(), on one thread.
 struct Open {
@@ -18,7 +18,7 @@ thread_local Open t_open __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
-// While it lives, this thread's calls do not invalidate what other threads capture.
+// While it lives, this thread's calls do not invalidate other threads' captures.
 class EventTimer::Relaxed {
  public:
   explicit Relaxed(const EventTimer& timer) : exchange_(timer.exchange_mode_) { exchange_(&mode_); }
@@ -87,7 +87,7 @@ void EventTimer::begin(const Call& call, std::uint64_t ticket) {
     open.begin = take(*origin);
     open.end = take(*origin);
   }
-  // Fails where the stream is of another context than the current one: then the op goes untimed.
+  // Fails if the stream belongs to another context than the current one: then the op is not timed.
   if (!open.begin || !open.end || record_(open.begin, call.stream.handle) != CUDA_SUCCESS) {
     put_back(context, open.begin, open.end);
     return;
@@ -119,7 +119,7 @@ void EventTimer::put_back(CUcontext context, CUevent begin, CUevent end) {
   }
 }
 
-// Reads from the oldest on, as long as they have happened.
+// Reads the pairs that have completed, oldest first.
 void EventTimer::collect(std::size_t leave) {
   std::vector<DeviceTime> times;
   while (pending_.size() > leave) {
@@ -147,7 +147,7 @@ void EventTimer::context_ends() {
   const Relaxed relaxed(*this);
   const std::lock_guard lock(mutex_);
   collect(0);
-  // Which context ends is for the driver to know: none of its events is used again. They end with it.
+  // Only the driver knows which context ends: we reuse none of the events. They end with it.
   pending_.clear();
   origins_.clear();
 }

@@ -1,9 +1,9 @@
 // Device times without CUPTI: a pair of the driver's own events around each op (NIMBLE_TIMING=events).
 //
 // Costs two event records an op, and times include the gap to the neighbours on the stream. Nothing is timed while the
-// program captures, since the events would end up in its graph; and what another thread captures meanwhile is not
-// spoilt, since no call here concerns its streams or counts as unsafe for it. Called from any thread; one lock, not
-// held around the calls that the program itself makes. Must be used with the guard entered.
+// program captures, since the events would end up in its graph; another thread's capture is not invalidated, since no
+// call here concerns its streams or counts as unsafe for it. Called from any thread; one lock, not held around the
+// program's own calls. Must be used with the guard entered.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ class EventTimer {
   // Why events cannot be used with this driver; empty if they can.
   const std::string& why_not() const { return why_not_; }
 
-  // Before the op goes to the driver, and after it did: `ticket` names it from here on.
+  // Before and after the op goes to the driver; `ticket` names it from here on.
   void begin(const Call& call, std::uint64_t ticket);
-  // Whether a time will come.
+  // Returns whether a time will come.
   bool end(const Call& call, bool submitted);
 
-  // The context at hand is about to end: what has not been read yet stays unknown.
+  // The current context is about to end: times not read yet stay unknown.
   void context_ends();
-  // Hands over what is known by now. Later calls do nothing.
+  // Hands over the times known by now. Later calls do nothing.
   void stop();
 
  private:
   // One origin a context: events of different contexts cannot be compared.
   struct Origin {
-    CUstream stream = nullptr;  // of our own: the program's may be busy, or capture
+    CUstream stream = nullptr;  // our own: the program's may be busy, or capturing
     CUevent event = nullptr;
     std::uint64_t host_ns = 0;
     std::vector<CUevent> free;

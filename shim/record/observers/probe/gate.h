@@ -1,5 +1,5 @@
-// Who may use the device alone for a while, and who waits until nobody does. All waiting is bounded: whoever is inside
-// may be a thread that ended there. Thread-safe.
+// A gate that gives one thread the device to itself for a while; others wait until it is empty. All waiting is bounded:
+// the thread inside may have ended there. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace nimble::shim {
 
 class Gate {
  public:
-  // Goes inside, alone. False where somebody else did not leave in time.
+  // Enters alone. False if another thread did not leave in time.
   bool enter(std::chrono::milliseconds patience) {
     const NotCancelled not_cancelled;
     std::unique_lock lock(mutex_);
@@ -26,7 +26,7 @@ class Gate {
     }
     left_.notify_all();
   }
-  // Waits until nobody is inside. False where somebody did not leave in time.
+  // Waits until the gate is empty. False if a thread did not leave in time.
   bool pass(std::chrono::milliseconds patience) {
     const NotCancelled not_cancelled;
     std::unique_lock lock(mutex_);

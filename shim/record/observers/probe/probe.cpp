@@ -15,13 +15,14 @@ namespace nimble::shim {
 
 namespace {
 
-// How long calls of other threads wait for a launch that is being compared: longer than that may take, so that they
-// are only ever released by its end, or where its thread is gone.
+// How long calls of other threads wait for a launch that is being compared: longer than that may take, so that only its
+// end releases them, or a timeout if its thread is gone.
 constexpr std::chrono::milliseconds kOthersPatience{60'000};
-constexpr int kMostFailures = 8;           // in a row
-constexpr std::size_t kMostRanges = 4096;  // of one launch; beyond that, from an object's first change to its last
+constexpr int kMostFailures = 8;  // in a row
+constexpr std::size_t kMostRanges =
+    4096;  // per launch; beyond that, one range from an object's first change to its last
 
-// This thread is comparing a launch, and is inside the gate.
+// Whether this thread is comparing a launch, inside the gate.
 thread_local bool t_comparing __attribute__((tls_model("initial-exec"))) = false;
 struct Seen {
   std::vector<TraceAccess> list;
@@ -48,11 +49,11 @@ Probe::Probe(ProbeOptions options, CallContext& context)
 void Probe::before(const Call& call, const std::atomic<bool>& any_captures) noexcept try {
   if (call.kind == CallKind::capture_begin) ++captures_beginning_;
   if (off_.load(std::memory_order_relaxed) || !submits(call.kind)) return;
-  // Before it may pass: what is being compared after it does not read this any more.
+  // Before the call may pass: later comparisons no longer read this memory.
   if (call.kind == CallKind::free || call.kind == CallKind::free_async) objects_.freed(call);
-  // With a primary context goes what was allocated in green ones, too.
+  // A primary context takes memory allocated in green ones with it.
   if (call.kind == CallKind::context_end) objects_.context_ends(is_primary(call.context) ? nullptr : call.context);
-  // What a recording is told of a graph's nodes does not run now: nothing would be seen to be written.
+  // A graph's nodes in a recording do not run now: no writes would be seen.
   if (call.kind == CallKind::launch && std::strcmp(call.symbol, kKernelOfAGraph) != 0 &&
       (!options_.wanted || options_.wanted())) {
     open_window(call, any_captures);
@@ -65,12 +66,12 @@ void Probe::before(const Call& call, const std::atomic<bool>& any_captures) noex
 }
 
 void Probe::pass() {
-  if (!gate_.pass(kOthersPatience)) give_up("a launch does not come to an end");
+  if (!gate_.pass(kOthersPatience)) give_up("a launch does not end");
 }
 
 void Probe::open_window(const Call& call, const std::atomic<bool>& any_captures) {
   const std::uint64_t begin_ns = now_ns();
-  if (!gate_.enter(kOthersPatience)) return give_up("a launch does not come to an end");
+  if (!gate_.enter(kOthersPatience)) return give_up("a launch does not end");
   t_comparing = true;
   if (off_ || captures_beginning_ != 0 || any_captures || !call.has_stream) return close_window();
   const RelaxedCaptures relaxed(context_);
@@ -85,12 +86,12 @@ void Probe::open_window(const Call& call, const std::atomic<bool>& any_captures)
     ++totals_.launches;
     totals_.time_ns += now_ns() - begin_ns;
   }
-  // What is not compared is like any other call.
+  // A launch that is not compared is like any other call.
   if (!opened) close_window();
 }
 
-// Every word of the parameters that lies in a live object names it. False where the parameters cannot be read, or
-// something beside them says what the kernel does.
+// Every parameter word that points into a live object names it. False if the parameters cannot be read, or do not tell
+// all that the kernel does.
 bool Probe::find_targets(const Call& call) {
   targets_.clear();
   addresses_ = holds_any_ = false;
@@ -139,14 +140,14 @@ bool Probe::digest(CUstream stream, ChunkDigests Target::*which) {
   return !failed(outcome, "while its memory was read");
 }
 
-// Whether it failed; decides what follows from that.
+// Whether it failed; handles the failure.
 bool Probe::failed(DeviceReader::Outcome outcome, const char* doing) {
   switch (outcome) {
     case DeviceReader::Outcome::done:
       return false;
     case DeviceReader::Outcome::late:
-      give_up("waited in vain " + std::string(doing) + ": a kernel runs for longer than " +
-              std::to_string(options_.patience.count()) + " ms, or waits for one that is yet to be launched");
+      give_up("a wait timed out " + std::string(doing) + ": a kernel runs for longer than " +
+              std::to_string(options_.patience.count()) + " ms, or waits for one not yet launched");
       return true;
     case DeviceReader::Outcome::failed:
       if (++failures_ >= kMostFailures)
@@ -156,8 +157,8 @@ bool Probe::failed(DeviceReader::Outcome outcome, const char* doing) {
   return true;
 }
 
-// Whether anything before or behind the launch looks like addresses of the program's memory, and whether the launch has
-// written any. It may have followed those that were there before, and cleared them.
+// Checks whether anything before or after the launch looks like addresses of the program's memory, and whether the
+// launch has written any. It may have followed earlier ones and cleared them.
 void Probe::look_for_addresses(const Target& target, std::size_t first, std::span<const std::uint8_t> bytes,
                                bool is_behind) {
   const std::vector<std::uint64_t>& before = target.before.chunks();
@@ -180,7 +181,7 @@ void Probe::look_for_addresses(const Target& target, std::size_t first, std::spa
 
 const std::vector<TraceAccess>* Probe::after(const Call& call, CUresult result) noexcept try {
   if (call.kind == CallKind::capture_begin) --captures_beginning_;
-  if (call.kind == CallKind::context_end) objects_.context_ends(call.context);  // which may have shown only now
+  if (call.kind == CallKind::context_end) objects_.context_ends(call.context);  // which may be known only now
   if (!t_comparing) return nullptr;
   const std::uint64_t begin_ns = now_ns();
   std::vector<TraceAccess>& seen = seen_list();
@@ -241,7 +242,7 @@ void Probe::leave() noexcept {
 
 void Probe::close_window() noexcept {
   t_comparing = false;
-  // Not before the last one is over: until then calls of other threads have to wait.
+  // Only when the last one is over: until then calls of other threads have to wait.
   if (options_.launches != 0) {
     const std::lock_guard lock(totals_mutex_);
     if (totals_.launches >= options_.launches) off_ = true;
@@ -256,7 +257,7 @@ void Probe::give_up(const std::string& why) noexcept {
       const std::lock_guard lock(totals_mutex_);
       totals_.why_ended = why;
     }
-    log(LogLevel::warning, "NIMBLE_PROBE: no further launches are compared: " + why);
+    log(LogLevel::warning, "NIMBLE_PROBE: comparing no further launches: " + why);
   } catch (...) {
   }
 }

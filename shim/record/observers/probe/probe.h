@@ -1,18 +1,17 @@
-// NIMBLE_PROBE=writes: sees what each kernel writes, by comparing memory before and after it.
+// NIMBLE_PROBE=writes: finds what each kernel writes, by comparing memory before and after it.
 //
-// Around a launch: wait until all is done that it would wait for, digest every object that its parameters name (the
-// same words that the analyzer takes for pointers), launch, wait until it is done, digest again. What differs was
-// written. A launch that is not compared, or an object that is not, is only less that is known: the trace lists what
-// was compared, and the analyzer goes by that list alone.
+// Around a launch: wait for everything that it would wait for, digest every object that its parameters name (the same
+// words that the analyzer takes for pointers), launch, wait until it is done, digest again. What differs was written.
+// If a launch or an object is not compared, we only know less: the trace lists what was compared, and the analyzer
+// relies on that list alone.
 //
-// What else writes to these objects between the two digests is blamed on the launch, so more writes may be seen than
-// there were, never fewer. To keep that rare, a launch that is being compared has the device to itself as far as the
-// program's own calls go: calls of other threads that submit or free something wait until it is over (pass()). What was
-// on its way before goes on.
+// Other writes to these objects between the two digests are attributed to the launch, so we may see more writes than
+// there were, never fewer. To keep that rare, calls of other threads that submit or free something wait until the
+// launch is over (pass()). Work in flight goes on.
 //
-// It steps aside for good, with a warning, where a wait gets nowhere (two kernels may be waiting for each other, and
-// the program would launch the second if it were let) or the driver keeps refusing. Nothing is compared while a stream
-// captures, or is about to. No error of its own reaches the program.
+// It steps aside for good, with a warning, if a wait times out (the kernel may be waiting for a second one that the
+// program would launch if we let it) or the driver keeps refusing. Compares nothing while a stream captures, or is
+// about to. None of its own errors reaches the program.
 //
 // Called from any thread, with the guard entered; one lock, and only in this mode.
 #pragma once
@@ -36,9 +35,9 @@
 namespace nimble::shim {
 
 struct ProbeOptions {
-  std::uint64_t limit_bytes = 0;  // larger objects are not compared; 0: all are
+  std::uint64_t limit_bytes = 0;  // larger objects are not compared; 0: no limit
   std::chrono::milliseconds patience{2000};
-  std::uint64_t launches = 0;  // none beyond so many are compared; 0: all are
+  std::uint64_t launches = 0;  // how many to compare; 0: all
   bool (*wanted)() = nullptr;  // whether this thread's launches are compared; null: all are
 };
 
@@ -50,10 +49,10 @@ class Probe {
   void before(const Call& call, const std::atomic<bool>& any_captures) noexcept;
 
   // After it. For a launch that was compared: the objects (reads) and then the changed ranges in them (writes), each
-  // ascending by address; good until the thread's next call. Null for everything else.
+  // ascending by address; valid until the thread's next call. Null for everything else.
   const std::vector<TraceAccess>* after(const Call& call, CUresult result) noexcept;
-  // In its place, where nobody keeps what it would tell; nothing behind it. Whoever waits for this thread's launch goes
-  // on.
+  // Instead of after(), if its result is not wanted; harmless after it. Releases those that wait for this thread's
+  // launch.
   void leave() noexcept;
   // An allocation has succeeded, as the trace has it.
   void allocated(const Call& call) noexcept;
@@ -83,12 +82,12 @@ class Probe {
   std::atomic<int> captures_beginning_{0};
   std::atomic<bool> off_{false};
 
-  Gate gate_;  // entered while a launch is compared; who is inside has all below to itself
+  Gate gate_;  // entered while a launch is compared; whoever is inside owns everything below
   DeviceReader reader_;
   std::vector<Target> targets_;
   std::vector<std::uint8_t> params_;
-  bool addresses_ = false;  // what was written may be addresses of the program's memory
-  bool holds_any_ = false;  // the same of anything that lies in what was compared, before the launch or behind it
+  bool addresses_ = false;  // what was written may hold addresses of the program's memory
+  bool holds_any_ = false;  // the same of anything in the compared memory, before the launch or after it
   int failures_ = 0;
   std::set<std::pair<std::uint64_t, std::uint64_t>> left_out_;
 

@@ -1,4 +1,4 @@
-// The observer of a recording that sees what kernels write (shim/record/observers/probe/probe.h).
+// The observer of a recording that finds what kernels write (shim/record/observers/probe/probe.h).
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@ namespace nimble::shim {
 
 class ProbeObserver final : public RecordObserver {
  public:
-  // `first`: only so many launches are compared; 0: all. `on_request`: only those of threads that ask for it. `context`
-  // must outlive it.
+  // `first`: how many launches to compare; 0: all. `on_request`: only those of threads that ask for it. `context` must
+  // outlive it.
   ProbeObserver(std::uint64_t limit_bytes, std::uint64_t first, bool on_request, CallContext& context);
 
-  // Whether this thread's launches are compared, where that is on request. Of one recorder at a time.
+  // Sets whether this thread's launches are compared, if that is on request. For one recorder at a time.
   static void probe_this_thread(bool probe);
   static bool probes_this_thread();
 

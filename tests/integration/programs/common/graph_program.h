@@ -1,4 +1,4 @@
-// What the programs share whose captures allocate memory: kernels, memory, captures, and a digest of what was computed.
+// Shared by the programs whose captures allocate memory: kernels, memory, captures, and a digest of the results.
 #pragma once
 
 #include <cuda.h>
@@ -89,7 +89,7 @@ struct GraphProgram {
     CHECK(cuGraphDestroy(graph));
   }
 
-  // Two pieces of memory that are filled apart and stay.
+  // Two pieces of memory that are filled separately and stay.
   CUgraph capture_two(CUdeviceptr& a, CUdeviceptr& b) const {
     return capture([&] {
       a = allocate();

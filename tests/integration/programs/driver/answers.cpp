@@ -1,11 +1,11 @@
-// What the driver tells a program about its memory, in lines that are the same in each process: one for each different
-// outcome, and how often it came.
+// What the driver answers a program about its memory, in lines that are the same in each process: one for each
+// different outcome, and how often it occurred.
 //
 //   answers step STEPS FROM EVERY THREAD   what a repeated step has allocated in stream order; asked from step FROM on,
 //                                          in each EVERYth, by another thread where THREAD is 1
 //   answers set STEPS FROM EVERY THREAD    the same, and has copies be synchronous as where another device reaches it
 //   answers pool STEPS FROM EVERY THREAD   the same as step, and how much memory the device's own pool has given out
-//   answers graph ROUNDS                   what was allocated in a capture, before and after launches
+//   answers graph ROUNDS                   memory that was allocated in a capture, before and after launches
 //   answers nodes ROUNDS                   how many nodes, and edges, such a graph has: a line for each round
 #include <functional>
 #include <map>
@@ -40,7 +40,7 @@ std::string known(int attribute, unsigned long long value, CUdeviceptr p) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return text(static_cast<long long>(value - p));
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return value <= p ? "at or before" : "behind";
+      return value <= p ? "at or before" : "after";
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -120,8 +120,7 @@ std::string waits(CUdeviceptr p) {
   return text(set) + text(cuStreamQuery(CU_STREAM_LEGACY));
 }
 
-// Whether these allocations, which live at the same time, have numbers of their own, that no earlier one had and that
-// stay as they are.
+// Whether these simultaneous allocations have distinct numbers, which no earlier one had and which do not change.
 std::string identity(const std::vector<CUdeviceptr>& all) {
   std::string line;
   for (const CUdeviceptr p : all) {

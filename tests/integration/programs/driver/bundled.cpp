@@ -1,10 +1,10 @@
-// A program whose step does with memory what a saved step has to cope with.
+// A program whose step uses memory in the ways that a saved step has to cope with.
 //
 //   bundled STEPS [WHAT]    prints one line, the digest of all state at the end
 //
 // A step copies from pageable memory and from pinned memory, allocates and frees with and without a stream, keeps a
-// tensor for the next step and frees that of the step before, waits in the middle, and copies rows and a sum back. WHAT
-// is what else it does:
+// tensor for the next step and frees that of the previous step, waits in the middle, and copies rows and a sum back.
+// WHAT is what it does in addition:
 //   table     keeps the state's address in memory, and copies it to where a later kernel does not look
 //   refill    fills its pinned input twice within the step
 //   callback  has the driver call a function

@@ -1,5 +1,5 @@
-// A program that profiles a part of its own work with CUPTI, as torch.profiler does: `profiled linked` calls CUPTI's
-// functions as the linker bound them, `profiled lookup` as dlsym finds them. Prints what CUPTI let it see.
+// A program that profiles part of its own work with CUPTI, as torch.profiler does: `profiled linked` calls CUPTI's
+// functions as the linker bound them, `profiled lookup` as dlsym finds them. Prints what CUPTI showed it.
 #include <cupti.h>
 #include <dlfcn.h>
 

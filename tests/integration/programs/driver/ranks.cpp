@@ -8,8 +8,8 @@
 // branches go forward and back; their gradients are summed over the ranks, and what one of them put out is gathered, as
 // each is ready: these collectives have no memory in common. Then the weights are updated.
 //
-// Prints a digest of all that the rank has computed. Exit status: 0, 1 for an error of the driver, 3 where the ranks
-// wait for each other for ever, 4 where the other rank never came.
+// Prints a digest of all that the rank has computed. Exit status: 0, 1 for an error of the driver, 3 if the ranks wait
+// for each other for ever, 4 if the other rank never came.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -66,9 +66,9 @@ class Meeting {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 
-  // Whether a rank waits at one channel while the other waits at another. A rank waits where it has come more often
-  // than the other; it cannot come to a second channel meanwhile. What is seen of one channel holds for as long as it
-  // stays so.
+  // Whether a rank waits at one channel while the other waits at another. A rank waits where it has arrived more often
+  // than the other; it cannot arrive at a second channel meanwhile. What we see of one channel holds while that stays
+  // so.
   bool deadlocked() const {
     for (int a = 0; a < kChannels; ++a) {
       const unsigned first = come(*channels_[a], 0);

@@ -121,7 +121,7 @@ class Copies : public Part {
   }
 };
 
-// Graphs of the program's own: made by hand and by capture, launched, changed, updated, made anew.
+// The program's own graphs: made by hand and by capture, launched, changed, updated, made again.
 class Graphs : public Part {
  public:
   Graphs() {
@@ -226,7 +226,7 @@ class Attributes : public Part {
     attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
     attribute.value.launchCompletionEvent.event = event_;
     launch(states_[0], states_[1], attribute);
-    // The event says that the kernel has begun: what came before it is done.
+    // The event says that the kernel has begun: earlier work is done.
     CHECK(cuStreamWaitEvent(other_, event_, 0));
     update_on(other_, states_[3], states_[2]);
     CHECK(cuEventRecord(done_, other_));
@@ -261,7 +261,7 @@ class Managed : public Part {
   CUdeviceptr memory_ = 0;
 };
 
-// What the program is told about memory that lives within the step: it must not show whose block it was cut from.
+// Answers about memory that lives within the step: they must not show which block it was cut from.
 class Pointers : public Part {
   void step(int) override {
     const CUdeviceptr x = allocate(), y = allocate();
@@ -310,7 +310,7 @@ class Settings : public Part {
   }
 };
 
-// Memory in two parts: several mappings, ended at once; from `kShared` on one that something else reaches.
+// Memory in two parts: several mappings, ended at once; from `kShared` on one that something else also reaches.
 class Mappings : public Part {
  public:
   static constexpr std::size_t kGranularity = std::size_t{2} << 20;

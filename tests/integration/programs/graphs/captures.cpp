@@ -1,11 +1,11 @@
-// A program with a regular step that captures graphs in between, at random: what must not be taken for work.
+// A program with a regular step that captures graphs in between, at random: captured ops must not count as work.
 //
 //   captures STEPS SEED    prints two lines: the digest of all state, and how many ops were executed
 //
 // With seed 0 nothing is captured, and no other thread works. With any other, captures begin and end on several
 // streams, fork to others by events and join again, in all modes, some of them invalidated, some ended by calls that
 // fail first, while another thread goes on launching. What is computed depends on STEPS and SEED alone. An op counts as
-// executed where its stream does not capture; the graph counts when it is launched.
+// executed if its stream does not capture; the graph counts when it is launched.
 #include <array>
 #include <atomic>
 #include <cstdint>

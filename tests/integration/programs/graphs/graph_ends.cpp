@@ -1,7 +1,7 @@
 // A program whose captures allocate memory, while something ends, or does not: `graph_ends WHAT` prints what it has
-// computed, and what the driver said where that matters. WHAT:
+// computed, and the driver's answers where they matter. WHAT:
 //   null, primary  a context is to end that is none, or the primary one: two graphs' launches, and their memory
-//   reset          the primary context is reset, which nobody has
+//   reset          the primary context is reset, which is not active
 //   handles        another thread makes graphs and ends them: their handles are other graphs' then
 //   first          a library that is loaded makes the first calls that are recorded, and many of them
 //   loading        a recording begins anew all the time, while another thread loads a library that allocates memory
@@ -111,7 +111,7 @@ struct Program : GraphProgram {
     busy.join();
     note(out[0]);
   }
-  // Two pieces that are updated side by side: they must not be one.
+  // Two pieces that are updated in parallel: they must not be one.
   CUgraphExec make_of(CUdeviceptr a, CUdeviceptr b) {
     return make(capture([&] {
       for (int i = 0; i < 4; ++i) {
@@ -253,7 +253,7 @@ struct Program : GraphProgram {
       CHECK(cuMemcpyDtoDAsync(aside + 4, aside, 4, beside));
       CHECK(cuMemFreeAsync(allocate(beside), beside));
     });
-    // A graph of which there are two; and what loads data, say.
+    // A graph that exists twice; and something that loads data, say.
     CUgraph another = capture([&] {
       for (const CUdeviceptr each : {aside, aside + kBytes}) launch_update(each, input);
     });
@@ -267,7 +267,7 @@ struct Program : GraphProgram {
         launch_update(out[1], input);
       });
     });
-    // Two captures, one behind the other, where there was one rehearsal in parts.
+    // Two captures, one after the other, after one rehearsal in parts.
     const auto in_parts = [&](auto first, auto rest) {
       nimble_rehearse_begin(stream);
       launch_update(out[0], input);

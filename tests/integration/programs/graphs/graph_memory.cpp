@@ -1,12 +1,12 @@
 // A program whose captures allocate memory, in ways that frameworks do not have: `graph_memory WHAT` prints what it has
-// computed, and what the driver said where that matters. WHAT:
+// computed, and the driver's answers where they matter. WHAT:
 //   freed        memory of a graph is released by cuMemFree, while other memory of it is in use; launched again it is
 //                there
 //   freed_in_capture  the same while somebody captures: it may, or may not
 //   other_graph  another graph reads and releases it, when the graph that has allocated it has gone
 //   thrown       the same, but that other graph goes without a launch
-//   again        it is released behind a launch, the graph is launched once more, and goes: the memory is there
-//   set          the stream is told that it comes behind nothing, and captures another branch
+//   again        it is released after a launch, the graph is launched once more, and ends: the memory is there
+//   set          the stream's dependencies are set to none, and it captures another branch
 //   set_planned  the same in a capture that has a plan
 //   released     the last user of a primary context lets it go, and another begins
 //   contexts     another context is current while the stream captures, and ends
@@ -16,7 +16,7 @@
 //   late         memory of such captures is released when others have come
 //   spoilt       what is said in a capture that an error has spoilt
 //   node         a graph that the program makes itself reads it and releases it
-//   destroyed    a stream that captures is destroyed: are launches timed behind it
+//   destroyed    a capturing stream is destroyed: are later launches timed
 //   destroyed_context  the same with its context
 //   spoilt_before  a capture that an error has spoilt ends: the same
 //   shown        what is shown to another process when the graph exists: is a flag seen before what it tells of
@@ -157,7 +157,7 @@ struct Program : GraphProgram {
       nimble_learn_begin();
       CUgraph learned = capture([&] {
         branch(out[0], 1);
-        branch(out[0], 2, out[0]);  // behind the other one, in the same memory
+        branch(out[0], 2, out[0]);  // after the other one, in the same memory
         launch_update(out[1], input);
       });
       CUgraphExec exec = make(learned);
@@ -312,7 +312,7 @@ struct Program : GraphProgram {
     }
     CHECK(cuCtxSynchronize());
   }
-  // Whoever releases what never was there gets nobody else's memory released.
+  // Releasing memory that never existed must not release anyone else's.
   void late() {
     std::vector<CUdeviceptr> dead;
     for (int i = 0; i < 4; ++i) {
@@ -424,7 +424,7 @@ struct Program : GraphProgram {
       for (const CUdeviceptr each : {out[0], out[1]}) CHECK(cuMemsetD32(each, 0, kCount));
       CHECK(cuCtxSynchronize());
       CHECK(cuGraphLaunch(exec, stream));
-      // Somebody else, who looks at the flag, and then at what it tells of.
+      // An observer, which reads the flag, and then the data that it announces.
       CHECK(cuMemcpyDtoDAsync(seen, out[1], 4, second));
       CHECK(cuMemcpyDtoDAsync(seen + 4, out[0], 4, second));
       CHECK(cuCtxSynchronize());
@@ -488,7 +488,7 @@ struct Program : GraphProgram {
     say(exec);
     end(exec, graph);
   }
-  // Its memory goes before it is made executable, and comes back before it is launched.
+  // Its memory is released before it is instantiated, and allocated again before it is launched.
   void returned() {
     const CUdeviceptr a = memory(kBytes), b = memory(kBytes);
     CUgraph graph = capture([&] {

@@ -45,8 +45,7 @@ struct Program : GraphProgram {
     if (!found) std::exit(3);
     return found;
   }
-  // Three products of the same input, each into a place of its own, and what needs all of them; and none of it before
-  // the input is there.
+  // Three products of the same input, each into its own place, and work that needs all of them; all after the input.
   void step() const {
     const CUdeviceptr x = allocate();
     launch_mix(input, other, x, 3);

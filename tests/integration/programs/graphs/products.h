@@ -1,4 +1,4 @@
-// What products.cpp asks of the library that stands for PyTorch, and that one of the library that stands for cuBLAS.
+// The interface of the library in place of PyTorch, for products.cpp, and of the one in place of cuBLAS.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +25,7 @@ int products_given(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdev
 int products_mixed(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
 int products_both(const Products* products, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d, CUstream stream);
 
-// Of the library that stands for cuBLAS: its own names, and what else there has to be.
+// In the library in place of cuBLAS: its own names, and others that must exist.
 void* cublas_make(ProductKernels kernels);
 int cublas_product(void* handle, CUdeviceptr a, CUdeviceptr b, CUdeviceptr d);
 int cublasSetStream_v2(void* handle, CUstream stream);

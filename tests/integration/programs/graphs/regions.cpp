@@ -1,4 +1,4 @@
-// A program that has a region of it launched as a graph: `regions code STEPS` runs its code each time, `regions region
+// A program that launches a region of its own as a graph: `regions code STEPS` runs its code each time, `regions region
 // STEPS` runs it once and launches it from then on; both print the same digest. `regions code|region STEPS ADDRESS` has
 // it pass a kernel an address beside memory of its own: its `end`, by a `table` or not, the element `before` it, or an
 // end that is `padded`;
@@ -79,7 +79,7 @@ struct Program {
     CHECK(cuLaunchKernel(span, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
   }
 
-  // Two branches, in memory of their own that the pool hands out again in the middle.
+  // Two branches, in memory of their own that the pool reuses in the middle.
   void step() const {
     const CUdeviceptr x = allocate(), a = allocate();
     CHECK(cuMemcpyHtoDAsync(x, input, kBytes, stream));
@@ -260,7 +260,7 @@ int run_errors() {
   std::printf("released before: %d\n", nimble_region_compile(other));
   nimble_region_destroy(other);
 
-  // Of a kernel of which nothing is known it is not known either what it uses.
+  // What an unknown kernel uses is unknown, too.
   CUmodule opaque = nullptr;
   CUfunction known = program.update, advance = nullptr;
   CHECK(cuModuleLoad(&opaque, image_path("opaque.simcuda").c_str()));

@@ -2,19 +2,19 @@
 // steps have computed. WHAT:
 //   plain      two branches and what joins them, in memory from before
 //   pool       the same, in memory that is allocated while it captures
-//   opaque     a kernel of which nothing is known comes between
+//   opaque     an unknown kernel comes between
 //   own        the program has given the graph branches itself
-//   waiting    the same, and of a kernel in one of them nothing is known
-//   forked     like learned, with branches of its own, of which one does not need to be where it is
-//   update     every few steps the graph is brought up to date with another one
+//   waiting    the same, and a kernel in one of them is unknown
+//   forked     like learned, with branches of its own, one of which is not needed
+//   update     every few steps the graph is updated from another one
 //   set        every few steps a kernel's parameters are set
-//   streams    every launch goes to another of two streams, behind the one before
+//   streams    launches alternate between two streams, each after the previous one
 //   nested     the graph is a part of another, which is launched
 //   many       every few steps it is captured anew, and the graph before ends
 //   released   memory that it uses is released, and allocated anew
 //   joined     two pieces of it are released, and lie in one allocation then
 //   recapture  a stream captures launches of it
-//   learned    kernels of which nothing is known, in memory that is allocated while it captures: Nimble is told to
+//   learned    unknown kernels, in memory that is allocated while it captures: Nimble is told to
 //              learn from a few runs of the step and a first capture, and the second capture gets its memory by that
 //   ended      the same, and before that another context has begun and ended
 //   hosted     like learned, but the graph takes its input from the host's memory, where there may be pointers by then
@@ -23,16 +23,16 @@
 //   clusters   like learned, but kernels may begin early, and run in clusters
 //   strayed    the second capture is of another step than the first
 //   late       the second capture releases its memory later than the first
-//   long       like learned, but behind more eager steps than a recording may hold
+//   long       like learned, but after more eager steps than a recording may hold
 //   again      like learned, but the step computes the same each time
 //   eased      like learned, but the first capture has an order that the second, in memory by its plan, has not
-//   parts      two captures make the graph, one behind the other
+//   parts      two captures make the graph, one after the other
 //   disabled   a node of it is switched off, and on again, and so on
 //   hops       launches go to two streams in turn, and nothing but the driver keeps them apart; it is updated, too
 //   foreign    it is launched on the default stream of another context
 //   device     kernels may launch it
 //   kept       Nimble is told to leave it alone
-//   little     like plain, and behind it a chain that is so long that the branches gain less than a hundredth
+//   little     like plain, followed by a chain so long that the branches gain less than a hundredth
 //   settled    the same, and once either graph has had its first turn Nimble brings the driver into another state
 // Beside the digest it prints what memory of the device is taken in the end that was not when the first graph began.
 #include <cstdint>
@@ -79,7 +79,7 @@ struct Program {
       CHECK(cuMemsetD32(state[i], static_cast<unsigned>(i) + 5, kCount));
       if (what != "joined") CHECK(cuMemAlloc(&memory[i], kBytes));
     }
-    if (what == "joined")  // one behind the other
+    if (what == "joined")  // one after the other
       for (CUdeviceptr& each : memory) CHECK(cuMemAlloc(&each, kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&input), kBytes));
     CHECK(cuMemAllocHost(reinterpret_cast<void**>(&output), kBytes));
@@ -177,7 +177,7 @@ struct Program {
     CHECK(cuMemcpyDtoDAsync(state[2], c, kBytes, stream));
     for (const CUdeviceptr each : {c, b, a, x}) CHECK(cuMemFreeAsync(each, stream));
   }
-  // Two branches with memory of their own, one behind the other only where salt is 2; and a third.
+  // Two branches with memory of their own, serial only if salt is 2; and a third.
   void eased_step(unsigned salt) const {
     const auto branch = [&](int which, CUdeviceptr through, CUdeviceptr x) {
       CHECK(cuMemsetD32Async(through, salt + static_cast<unsigned>(which), kCount, stream));
@@ -217,7 +217,7 @@ struct Program {
     CHECK(cuEventDestroy(fork));
     CHECK(cuEventDestroy(join));
   }
-  // In memory that it allocates: a branch on another stream, and behind where it begins what needs none of it.
+  // In memory that it allocates: a branch on another stream, and after its begin independent work.
   void forked_step_with_memory(unsigned salt) const {
     CUevent fork = nullptr, join = nullptr;
     CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
@@ -257,7 +257,7 @@ struct Program {
     CHECK(cuStreamEndCapture(stream, &captured));
     return captured;
   }
-  // Two captures into one graph, the second behind the last node of the first.
+  // Two captures into one graph, the second after the last node of the first.
   CUgraph capture_in_parts(unsigned salt) const {
     CUgraph whole = nullptr;
     CHECK(cuGraphCreate(&whole, 0));
@@ -407,7 +407,7 @@ int main(int argc, char** argv) {
   }
   std::uint64_t digest = 14695981039346656037u;
   for (int i = 0; i < steps; ++i) {
-    // Of those that hop nobody waits but for every eighth; between them the driver keeps launches apart.
+    // Of those that hop only every eighth is waited for; in between the driver orders the launches.
     const bool hops = program.what == "hops", looks = !hops || i % 8 == 7;
     for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>((hops ? i / 8 : i) * 31 + k);
     if (i > 0 && i % 8 == 0) {

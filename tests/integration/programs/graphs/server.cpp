@@ -1,6 +1,6 @@
 // A server that does one kind of thing for a long time: `server WORK ROUNDS [leak|device|calm]`. Prints, for each
 // eighth of the rounds, the least memory that the process had at any of the looks at it, and the most that the device
-// had; with `leak` or `device` it loses some of its own on purpose, with `calm` it stands still before each eighth's
+// had; with `leak` or `device` it leaks some of its own on purpose, with `calm` it stands still before each eighth's
 // last look.
 //
 //   graphs      captures a graph that allocates, makes it executable, launches it, ends it all

@@ -1,5 +1,5 @@
-// A program for which the device's memory is just enough: what it asks for is there, as long as nobody else has it.
-// Prints what it was told, and a digest of what it computed.
+// A program for which the device's memory is just enough: it gets what it requests, as long as no one else has it.
+// Prints the driver's answers, and a digest of what it computed.
 //
 //   shortage retired HOW   a graph with memory of its own ends, and something asks for as much: by alloc, async, create
 //                          (a piece without an address), array or managed

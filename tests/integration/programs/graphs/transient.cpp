@@ -11,8 +11,8 @@
 //   parts     some become part of others, by a clone, as a child, or by a launch that is captured
 //   updated   executable graphs are updated from graphs with other memory
 //   threads   by two threads at once, each with a stream of its own
-//   lasting   they leave memory behind that the program releases
-//   many      each leaves a little that nobody releases; prints how much of the device is free after each
+//   lasting   they leave memory that the program releases
+//   many      each leaves a little that is never released; prints how much of the device is free after each
 //   context   in a context that ends
 #include <algorithm>
 #include <map>
@@ -307,7 +307,7 @@ struct Transient : GraphProgram {
     }
     most = 0;
     see();
-    std::printf("left behind %zu MiB\n", (most - before) >> 20);
+    std::printf("left over %zu MiB\n", (most - before) >> 20);
   }
 };
 

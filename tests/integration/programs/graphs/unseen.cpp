@@ -1,10 +1,10 @@
-// A program that captures kernels of which less can be seen than they do, and launches the graph: `unseen WHAT` prints
-// a digest of what all launches have computed. WHAT:
-//   cleared         two kernels share a workspace that was set to zeros before, and is zeros again behind each
+// A program that captures kernels that do more than can be observed, and launches the graph: `unseen WHAT` prints a
+// digest of what all launches have computed. WHAT:
+//   cleared         two kernels share a workspace that was set to zeros before, and is zeros again after each
 //   cleared_inside  the same, set by a node of the graph
 //   cleared_before  the same, allocated and set by another graph's nodes
 //   table           a kernel follows a table of pointers that lies in memory when the graph is made executable
-//   table_late      the same, but the table is put there behind that
+//   table_late      the same, but the table is put there afterwards
 //   table_cleared   the same as `table`, but another graph, which is not launched, has a node that would clear it
 //   table_reset     the same, but the graph clears it at its end, and the program fills it before each launch
 //   table_reset_allocates  the same, and the graph begins by allocating memory
@@ -14,12 +14,12 @@
 //   flag_cudnn_ops, flag_own_ops    a kernel writes to memory of the host that such a library has allocated
 //   reversed        a kernel is given where its source ends
 //   cooperative     two cooperative kernels
-//   reserved        memory is mapped behind that, where address space was reserved
-//   again           memory was released before that, and is allocated at the same address behind it
-//   number          memory is allocated behind that where none was before
+//   reserved        memory is mapped afterwards, where address space was reserved
+//   again           memory was released before that, and is allocated at the same address afterwards
+//   number          memory is allocated afterwards where none was before
 //   captured        the same as `again`, by another capture
-//   registered      host memory is registered behind that
-//   elsewhere       memory of all kinds comes and goes behind that, which nobody has named before
+//   registered      host memory is registered afterwards
+//   elsewhere       memory of all kinds comes and goes afterwards, which no node names
 //   class_late      as `table_late`, but the kernel takes the table in a class by value
 //   class_each      the same, filled before each launch
 //   prepared        a kernel stores pointers in a table, which were there already whenever it was seen; the graph has
@@ -326,9 +326,9 @@ void memory_later(Program& p, const std::string& what) {
   if (what == "registered") memory = reinterpret_cast<CUdeviceptr>(of_host.data());
   if (what == "again" || what == "captured") {
     const std::size_t bytes = what == "captured" ? 4 * kPage : kPage;
-    CUdeviceptr behind = 0;
+    CUdeviceptr later = 0;
     CHECK(cuMemAlloc(&memory, bytes));
-    CHECK(cuMemAlloc(&behind, kBytes));
+    CHECK(cuMemAlloc(&later, kBytes));
     CHECK(cuMemFree(memory));
     // Where memory of a capture begins, which comes in pages.
     if (what == "captured") memory = (memory + kPage - 1) / kPage * kPage;

@@ -1,7 +1,7 @@
-// A collective library as small as it can be: two ranks, each a process of its own, exchange numbers over memory that
-// both have mapped. A kernel puts its own into a channel, says that it has come, and waits until the other rank's
-// kernel has come to the same channel, as the kernels of real libraries do. Kernels and host program
-// (programs/ranks.cpp) include it; the kernels run on the simulated driver alone.
+// A minimal collective library: two ranks, each a process, exchange numbers through memory that both have mapped. A
+// kernel puts its own into a channel, announces its arrival, and waits for the other rank's kernel at the same channel,
+// as the kernels of real libraries do. Kernels and host program (programs/ranks.cpp) include it; the kernels run on the
+// simulated driver alone.
 //
 // A device runs one of these kernels at a time, as one does whose multiprocessors are all taken by the first. So two
 // ranks that come to two channels in different order wait for each other for ever: the program looks for just that, and
@@ -13,18 +13,18 @@
 #include <ctime>
 
 inline constexpr int kRanks = 2, kChannels = 4, kNumbers = 512;
-inline constexpr long kPatienceSeconds = 60;  // of a kernel, for what nobody foresaw
+inline constexpr long kPatienceSeconds = 60;  // of a kernel, in case of the unforeseen
 
 using Numbers = unsigned[kNumbers];
 
 struct Channel {
   unsigned come[kRanks];  // how often each rank's kernel has come here
-  unsigned stuck;         // give up: nobody will come any more
+  unsigned stuck;         // give up: no one will come any more
   // A rank may come once more before the other has read what it left the last time.
   Numbers numbers[2][kRanks];
 };
 
-// Leaves `own` in the channel and waits for the other rank. What all ranks left there, null where nobody came.
+// Leaves `own` in the channel and waits for the other rank. What all ranks left there, null if no other rank came.
 inline const Numbers* meet(Channel* channel, const unsigned* own, int rank, int count) {
   const unsigned turn = channel->come[rank] + 1;
   Numbers* const numbers = channel->numbers[turn % 2];
@@ -45,7 +45,7 @@ inline void sum_ranks(Channel* channel, unsigned* data, int rank, int count) {
   for (int i = 0; numbers != nullptr && i < count; ++i) data[i] = numbers[0][i] + 3 * numbers[1][i];
 }
 
-// Each rank's numbers, one rank's behind the other's.
+// Each rank's numbers, one rank after the other.
 inline void gather_ranks(Channel* channel, const unsigned* own, unsigned* all, int rank, int count) {
   const Numbers* const numbers = meet(channel, own, rank, count);
   for (int i = 0; numbers != nullptr && i < kRanks * count; ++i) all[i] = numbers[i / count][i % count];

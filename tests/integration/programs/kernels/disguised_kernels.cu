@@ -49,7 +49,7 @@ struct Table {
   int** entries;
   int count;
 };
-// Its name tells the types of its parameters, and so what nobody else need be afraid of.
+// Its name tells the types of its parameters, and so what it cannot touch.
 __global__ void follow(Table table, int* out) {
   for (int i = 0; i < table.count; ++i) out[2] = out[2] * 7 + table.entries[i][2];
 }

@@ -16,11 +16,11 @@ __device__ void launch_child(unsigned* out, const unsigned* in, int count) {
 }
 __device__ unsigned* heap_block(int count) { return static_cast<unsigned*>(malloc(count * sizeof(unsigned))); }
 #else
-// A grid that is launched by another has run when that one has: here it does at once.
+// A grid launched by another is done when that one is: here it runs at once.
 static void launch_child(unsigned* out, const unsigned* in, int count) {
   for (int i = 0; i < count; ++i) out[i] = in[i] * 19;
 }
-// What no call of the driver tells of.
+// Launches that no driver call shows.
 __device__ unsigned heap[256];
 static unsigned* heap_block(int) { return heap; }
 #endif

@@ -21,14 +21,14 @@ __global__ void update(unsigned* state, const unsigned* change, int count) {
 }
 NIMBLE_KERNEL(update<1>)
 
-// Two kernels of which the second waits, in memory, for the first. They run at once, or the first one first.
+// Two kernels: the second waits, in memory, for the first. They run concurrently, or the first one first.
 template <int kOfOneThread>
 __global__ void post(unsigned* mailbox, unsigned number) {
   *static_cast<volatile unsigned*>(mailbox) = number;
 }
 NIMBLE_KERNEL(post<1>)
 
-// It gives up some time, and says so: a wrong order is to end, and to show.
+// It gives up after a while, and says so: a wrong order must end, and show.
 template <int kOfOneThread>
 __global__ void await(const unsigned* mailbox, unsigned number, unsigned* out) {
   for (int looks = 0; looks < (1 << 22); ++looks) {

@@ -1,5 +1,5 @@
-// Kernels whose names say nothing of their parameters, and one whose name lies. Their image holds no PTX: what they
-// write can only be seen.
+// Kernels whose names say nothing about their parameters, and one whose name lies. Their image holds no PTX: what they
+// write can only be observed.
 #include "tests/simcuda/image/kernel.h"
 
 extern "C" __global__ void fill(unsigned* out, int count, unsigned salt) {

@@ -1,5 +1,5 @@
 // The same collectives as those of ranks_kernels.cu, as real libraries have them: no parameter shows where they meet,
-// and their names tell nothing. What they do stands in a rules file (ranks_test.py).
+// and their names tell nothing. A rules file says what they do (ranks_test.py).
 #include "tests/integration/programs/kernels/collectives.h"
 #include "tests/simcuda/image/kernel.h"
 

@@ -1,8 +1,8 @@
-// Kernels that do more than can be seen of them, or go where no pointer of theirs points. Without PTX, but for their
-// names nobody knows anything.
+// Kernels that do more than can be observed, or reach where none of their pointers points. Without PTX: only their
+// names are known.
 #include "tests/simcuda/image/kernel.h"
 
-// As libraries split sums: `work` holds zeros before and behind it, and what nobody else may touch in between.
+// As libraries split sums: `work` holds zeros before and after it, and in between what no one else may touch.
 extern "C" __global__ void split_sum(unsigned* work, const unsigned* in, unsigned* out, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
@@ -39,7 +39,7 @@ extern "C" __global__ void append(unsigned* out, unsigned* cache, const unsigned
 }
 NIMBLE_KERNEL(append)
 
-// Of these the signature tells.
+// The signature tells about these.
 template <int kFactor>
 __global__ void fill(unsigned* out, const unsigned* in, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

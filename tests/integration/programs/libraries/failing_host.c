@@ -1,5 +1,5 @@
-/* A library that is preloaded behind libnimble.so, and has the host's memory run out for that one alone: allocations
-   whose caller is code of libnimble.so fail, the FAULT_ALLOCATION-th and, unless FAULT_ONCE is set, all behind it. How
+/* A library that is preloaded after libnimble.so, and makes the host's memory run out for that one alone: allocations
+   whose caller is code of libnimble.so fail, the FAULT_ALLOCATION-th and, unless FAULT_ONCE is set, all later ones. How
    many there were is written into the file FAULT_COUNT at the end. Built without sanitizers. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,4 @@
-// Stands for cuBLAS: products of two kernels, of which the second needs what the first has left in the workspace.
+// In place of cuBLAS: products of two kernels; the second needs what the first has left in the workspace.
 #include "tests/integration/programs/graphs/products.h"
 
 namespace {

@@ -17,7 +17,7 @@ void* WAYS_LOOKUP(WAYS_NAME)(void* handle, const char* name) {
   return found;
 }
 
-// In both libraries; the second one looks like an entry point of the driver, and is none.
+// In both libraries; the second one looks like an entry point of the driver, but is not.
 const char* ways_which() { return WAYS_NAME_TEXT(WAYS_NAME); }
 const char* cuWaysWhich() { return WAYS_NAME_TEXT(WAYS_NAME); }
 }

@@ -51,7 +51,7 @@ bool plugin_finds(const char* name) { return dlsym(RTLD_DEFAULT, name) != nullpt
 
 unsigned plugin_run(const char* way) {
   if (std::string(way) == "linked") {
-    // The first call of all is one that is intercepted; it fails, but not for want of a driver.
+    // The first call of all is one that is intercepted; it fails, but not for lack of a driver.
     std::printf("too early: %d\n", cuModuleUnload(nullptr));
     return run_workload(linked_driver());
   }

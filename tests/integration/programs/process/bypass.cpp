@@ -1,5 +1,5 @@
 // bypass N M: launches a kernel N times as programs do, and M times through an address that it reads from libcuda's own
-// symbol table, past every way that a shim can stand in. Prints the sum of the result.
+// symbol table, bypassing every way that a shim can intercept. Prints the sum of the result.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>

@@ -1,4 +1,4 @@
-// A program that works under a fault, and tells all that it has noticed: `faults FILE [WHAT...]`.
+// A program that works under a fault, and reports all that it has noticed: `faults FILE [WHAT...]`.
 //
 // Opens FILE, launches repeated steps on two streams and a captured graph, and with libnimble.so in regions mode a
 // region as well. What came of it, and which descriptors its own opens got, it writes into FILE and to stdout, line by

@@ -7,7 +7,7 @@
 //   WHO      runs it: one (default), all
 //   WHAT     the only kind of hand-over that happens, by name; default: any
 //
-// Where all of several run it, they end with kAlone more steps each, one thread after the other: nobody disturbs these.
+// If all of several run it, they end with kAlone more steps each, one thread after the other: these run undisturbed.
 //
 // With one thread, or seed 0, there are no hand-overs: a schedule is made from `crowd 1 N 0`. Otherwise about every
 // third step one thread hands something to another, in the middle of its step or between two, and the other makes a

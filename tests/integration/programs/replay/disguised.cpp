@@ -1,4 +1,4 @@
-// A step of three launches, or four: memory is changed, read or changed by way of a pointer in disguise, and other
+// A step of three launches, or four: memory is changed, then read or changed through a disguised pointer, and other
 // memory is changed. `disguised WHAT STEPS` prints a digest of all. WHAT is the disguise:
 //   walk    a tag in a link that lies in memory
 //   masked  a tag in a parameter
@@ -71,7 +71,7 @@ struct Program {
     CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
   }
 
-  // Something else each time: other memory of the program's, what is none, and what looks as if it were.
+  // Something else each time: other memory of the program, a non-address, and something that looks like an address.
   CUdeviceptr left_there(int step) const {
     const CUdeviceptr each[] = {0x3f800000, d, 0x7ffd12345678, a, 0, b + 16, ~CUdeviceptr{0}};
     return each[step % std::size(each)];

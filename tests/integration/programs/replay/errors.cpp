@@ -1,4 +1,4 @@
-// A program that meets errors, says which, and goes on: what is compared with and without replay.
+// A program that meets errors, reports them, and goes on: its output is compared with and without replay.
 //
 //   errors calls [two]   names the calls of a step: ordinal, entry point, and `op` where replay may hold it back
 //   errors driver        names the driver functions that replay calls itself (replayer/driver/driver_api.h)

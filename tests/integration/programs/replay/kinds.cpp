@@ -3,11 +3,11 @@
 //   kinds STEPS [SEED]    prints one line, the digest of all results and of the state at the end
 //
 // STEPS is a word, a letter for each step:
-//   t, e   train, evaluate: they begin with the same forward pass, and part behind it
+//   t, e   train, evaluate: they begin with the same forward pass, and diverge after it
 //   T, E   the same with a batch of another size
 //   c      clean up: shares nothing with the others
 //   u, w   two that part with the same op, on other memory of the same size
-// and behind a letter the digits of a number, for so many of them. `*` takes one of the five letters at random, by the
+// and after a letter the digits of a number, for so many of them. `*` takes one of the five letters at random, by the
 // seed; `!` is an op that is no step's. What it computes depends on its arguments alone.
 #include <cctype>
 #include <cstdint>

@@ -9,9 +9,9 @@
 //   mailbox  T leaves data, and says so by a flag; the step takes the flag, and then the data
 //   graph    as poll; the data is taken by a graph that T launches
 //   peer     as poll; T is of another context, which is granted access to the memory after some steps
-//   ordered  T takes the data behind an event of S, and S goes on behind one of T
+//   ordered  T takes the data after an event of S, and S goes on after one of T
 //   host     the host waits for S, takes the data by a copy on T, and waits for that
-//   alone    nobody; mailbox_alone: the step looks, and there is no letter
+//   alone    no observer; mailbox_alone: the step looks, and there is no letter
 //   apart    T works on memory of its own, in every step and unordered, and waits for nothing
 // Prints how often the flag was seen, and how often the data was not what it said. The latter is 0.
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A program whose first loop is not the one that it goes on with: `phases FIRST SECOND`, the steps of each. Memory that
-// the first allocates is what the second works on, and some of it is given back and allocated anew in between. With a
-// SECOND below zero, so many ops follow of which no sequence repeats. Prints a digest.
+// A program whose first loop is not its main one: `phases FIRST SECOND`, the steps of each. Memory that the first
+// allocates is what the second works on, and some of it is given back and allocated anew in between. With a SECOND
+// below zero, so many ops follow of which no sequence repeats. Prints a digest.
 #include <cstdint>
 #include <random>
 #include <vector>

@@ -151,7 +151,7 @@ class Program {
     CHECK(cuStreamSynchronize(stream));
     for (int i = 0; i < kCount; ++i) note(result_[i]);
   }
-  // The second stream comes behind all that is on the first.
+  // Orders the second stream after all work on the first.
   void hand_over(CUevent event, CUstream from, CUstream to) {
     CHECK(cuEventRecord(event, from));
     CHECK(cuStreamWaitEvent(to, event, 0));
@@ -199,7 +199,7 @@ class Program {
         kept_.push_back(out[b]);
         continue;
       }
-      // A stream of its own may have to come behind what still uses the tensor.
+      // A branch's stream may have to wait for work that still uses the tensor.
       CUstream where = what == kFreeOnBranch ? branches_[b] : main_;
       if (what == kFreeOnBranch) hand_over(other_, main_, where);
       if (what == kEndEarly) CHECK(cuStreamSynchronize(branches_[b]));

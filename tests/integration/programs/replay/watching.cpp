@@ -1,4 +1,4 @@
-// A program that looks at what the GPU does by other ways than waiting for it, beside several streams.
+// A program that observes the GPU in other ways than waiting for it, on several streams.
 //
 //   watching MODE STEPS    prints one line, the digest of all state at the end
 //
@@ -6,7 +6,7 @@
 //   memory     in the middle of each step the host waits for words in mapped memory, with no call at all: each branch
 //              copies there what it has computed, and then sets a word that says so
 //   earlier    in the middle of each step the host asks for the events of the step before until they have happened
-//   talk       a kernel waits, in memory, for what one on another stream puts there; it is launched behind that one
+//   talk       a kernel waits, in memory, for what one on another stream puts there; it is launched after that one
 //   late       the same, launched before it: on devices alone, where kernels run at once
 #include <array>
 #include <cstdint>

@@ -93,7 +93,7 @@ TEST(SignatureAccess, AScalarThatHitsAnObjectCountsAsAPointer) {
 TEST(SignatureAccess, AStructIsReadAndWrittenWhereItPoints) {
   Asked asked = launch("_Z1f4Nodei", "[[0,16],[16,4]]", hex(kA) + hex(3) + hex(7, 4));
   EXPECT_EQ(asked.text(), "0rw");
-  // Of a class nobody knows what it holds: it may keep a pointer to B in A, and follow it the next time.
+  // A class may hold anything: the kernel may keep a pointer to B in A, and follow it the next time.
   asked = launch("_Z1f4NodePKf", "[[0,16],[16,8]]", hex(kA) + hex(3) + hex(kB));
   EXPECT_EQ(asked.text(), "0rw 1rw");
   EXPECT_TRUE(asked.accesses.carries);
@@ -246,7 +246,7 @@ TEST(RulesAccess, AValueIsNoPointer) {
   EXPECT_EQ(asked.accesses.no_pointers[0], (std::vector<std::uint32_t>{8}));
 }
 
-// PyTorch's lists of tensors: pointers, of which a table of blocks says how many are in use; behind them rubbish.
+// PyTorch's lists of tensors: pointers, a table of blocks says how many are in use; after them garbage.
 TEST(RulesAccess, AListOfPointersIsAsLongAsTheLaunchSays) {
   const std::string rule = R"({"kernel": "f", "params": [{"words": [[0, {"largest": [24, 1]}, "in"]]}, "out"]})";
   const char* layout = "[[0,32],[32,8]]";
@@ -277,7 +277,7 @@ TEST(RulesAccess, AScannedStructureIsReadAndWrittenWhereItPoints) {
   EXPECT_EQ(launch("f", "[[0,8],[8,16]]", hex(kA) + hex(0x7ffc00001234) + hex(kB), rule).op().role, OpRole::barrier);
 }
 
-// PyTorch's kernels over what is not contiguous: rubbish, the pointers, and what a function holds.
+// PyTorch's kernels for non-contiguous tensors: garbage, the pointers, and a function object.
 TEST(RulesAccess, WordsOfAStructureMayBeScanned) {
   const std::string rule = R"({"kernel": "f", "params": [{"words": [[8, 1, "in"], [16, "rest", "scan"]]}, "value"]})";
   const auto ask = [&](std::uint64_t rubbish, std::uint64_t held) {

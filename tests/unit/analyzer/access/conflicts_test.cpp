@@ -87,7 +87,7 @@ TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
   EXPECT_EQ(after.evidence.conflicts[0].basis, "the rule \".*opaque.*\"");
 }
 
-// A list of which a launch uses so much: what stands behind that is left over from the one before, which wrote there.
+// A list that a launch uses in part: the rest is left over from the previous one, which wrote there.
 TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
   test::TempFile file(
       R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[16,1]},"inout"]]}]}]})");
@@ -133,7 +133,7 @@ TEST(Conflict, IsFoundWhateverIsTrusted) {
   Analysis analysis = lie.analyze(Evidence::declared);
   EXPECT_EQ(accesses(analysis), "0rw 1rw");
   EXPECT_EQ(analysis.evidence.conflicts.size(), 1u);
-  EXPECT_TRUE(lie.analyze(Evidence::proven).evidence.conflicts.empty()) << "nobody spoke";
+  EXPECT_TRUE(lie.analyze(Evidence::proven).evidence.conflicts.empty()) << "no source answered";
 }
 
 }  // namespace

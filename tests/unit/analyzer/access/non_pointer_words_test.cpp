@@ -14,7 +14,7 @@ constexpr std::uint64_t kA = 0x7f0000100000, kB = 0x7f0000200000, kSize = 0x1000
 
 using Words = std::vector<std::uint64_t>;
 
-// Of a step of one launch, behind two of the same kernel that were watched if `seen` tells of them.
+// For a step of one launch, after two of the same kernel that were watched if `seen` describes them.
 struct Case {
   std::string name = "_Z1f5ClassPf", params = "[[0,24],[24,8]]", nowhere = "[0,8,16,24]", rules, seen;
   bool self_contained = true;
@@ -79,17 +79,19 @@ TEST(LedNowhere, NotWhereItIsKnownToBeNone) {
   EXPECT_EQ(unknown.words(words), Words{}) << "ordered with everything, whatever it is";
 }
 
-TEST(LedNowhere, NotJustBehindAnObjectWhereThatWasSeen) {
+TEST(LedNowhere, NotJustPastAnObjectIfThatWasSeen) {
   const auto range = [](std::uint64_t base) { return "[" + std::to_string(base) + ",4096]"; };
   Case it;
   it.name = "opaque";
   it.nowhere = "[8,16]";
   it.seen = ",\"plain\":true,\"compared\":[" + range(kA) + "," + range(kB) + "],\"written\":[" + range(kB) + "]";
-  const std::uint64_t behind = kA + kSize + 16;
-  const auto found = [&] { return of({behind, kNowhere}, it.words(hex(kA) + hex(behind) + hex(kNowhere) + hex(kB))); };
+  const std::uint64_t past_end = kA + kSize + 16;
+  const auto found = [&] {
+    return of({past_end, kNowhere}, it.words(hex(kA) + hex(past_end) + hex(kNowhere) + hex(kB)));
+  };
   EXPECT_EQ(found(), Words{kNowhere});
   it.name = "_Z1f5ClassPf";
-  EXPECT_EQ(found(), (Words{behind, kNowhere})) << "a signature does not tell";
+  EXPECT_EQ(found(), (Words{past_end, kNowhere})) << "a signature does not tell";
 }
 
 }  // namespace

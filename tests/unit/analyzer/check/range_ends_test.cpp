@@ -1,4 +1,4 @@
-// A region's launch names two pieces of memory that lie side by side.
+// A region's launch names two adjacent pieces of memory.
 #include "analyzer/check/range_ends.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ namespace {
 using Edges = std::vector<Dag::Edge>;
 
 TEST(GivenOrder, WhatEitherDoesNotOrderStaysUnordered) {
-  // Two transforms that write parts of one piece of memory, and who reads both.
+  // Two transforms that write parts of one piece of memory, and a reader of both.
   const CommonOrder found = common_order(Dag(3, {{0, 1}, {1, 2}}), Dag(3, {{0, 2}, {1, 2}}));
   EXPECT_EQ(found.edges, (Edges{{1, 2}, {0, 2}}));
   EXPECT_TRUE(found.is_given);

@@ -124,8 +124,8 @@ TEST(TraceReader, AnythingThatIsNoTraceIsOneClearLine) {
   EXPECT_EQ(error_of(std::string("\x7f"
                                  "ELF\0\1\2\3",
                                  8)),
-            ":1: is no trace: its first line must be [ alone");
-  EXPECT_EQ(error_of("{}\n"), ":1: is no trace: its first line must be [ alone");
+            ":1: is not a trace: its first line must be [ alone");
+  EXPECT_EQ(error_of("{}\n"), ":1: is not a trace: its first line must be [ alone");
   EXPECT_EQ(error_of("[\n"), ":1: has no event nimble.trace: it is empty or was cut off at once");
   EXPECT_EQ(error_of("[\n]\n"), ":2: has no event nimble.trace: it is empty or was cut off at once");
   EXPECT_EQ(error_of("[\n{\"ph\":\"X\",\"name\":\"other\"},\n"),
@@ -133,10 +133,10 @@ TEST(TraceReader, AnythingThatIsNoTraceIsOneClearLine) {
   EXPECT_EQ(error_of("[\n{\"ph\":\"M\",\"name\":\"nimble.trace\",\"args\":{\"version\":1}},\n"),
             ":2: args.version: is 1; this nimble-analyze reads version 2");
   EXPECT_EQ(error_of("[\n7,\n"), ":2: an event must be a JSON object");
-  EXPECT_NE(error_of("[\n{\"ph\":,\n{}\n").find(":2: is no JSON object"), std::string::npos);
-  EXPECT_NE(error_of("[\n{\"name\":\"\xff\xfe\"},\n").find(":2: is no JSON object"), std::string::npos);
+  EXPECT_NE(error_of("[\n{\"ph\":,\n{}\n").find(":2: is not a JSON object"), std::string::npos);
+  EXPECT_NE(error_of("[\n{\"name\":\"\xff\xfe\"},\n").find(":2: is not a JSON object"), std::string::npos);
   EXPECT_NE(error_of("[\n" + std::string(3 << 20, ' ') + "\n").find(":2: longer than"), std::string::npos);
-  EXPECT_NE(error_of(small().str() + "{}\n").find("something stands after the closing ]"), std::string::npos);
+  EXPECT_NE(error_of(small().str() + "{}\n").find("something follows the closing ]"), std::string::npos);
   TempFile file("");
   EXPECT_THROW(read_trace(file.path() + ".gone"), InputError);
   EXPECT_THROW(read_trace("/tmp"), InputError);
@@ -184,7 +184,7 @@ TEST(TraceReader, DeviceTimesAndCoverage) {
 }
 
 // No kernel writes a constant variable, and the host only where it has asked for its address.
-TEST(TraceReader, ConstantVariablesAreAsGoodAsNoneWhileNobodyKnowsWhereTheyLie) {
+TEST(TraceReader, ConstantVariablesDoNotMatterWhileTheirAddressesAreUnknown) {
   const auto self_contained = [](const char* memory, const char* dropped) {
     test::TraceText text;
     for (int image = 0; image < 2; ++image) text.image(false);
@@ -233,7 +233,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenCall) {
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"params":5)"), "args.params: must be text");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"attrs":5)"), "args.attrs: must be a list");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"nowhere":[8])"),
-            "args.nowhere: is no place of a word in the parameters");
+            "args.nowhere: is not the offset of a word in the parameters");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"coop":1)"), "args.coop: must be true or false");
   EXPECT_EQ(error_of_call("launch", shaped + R"(,"result":4294967296)"),
             "args.result: must be an integer from -2147483648 to 2147483647");
@@ -339,7 +339,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(error("nimble.stream", R"("id":0,"kind":"wide")"), "args.kind: no such kind of stream: wide");
   EXPECT_EQ(error("nimble.graph", R"("id":0)"), "args.known: is missing");
   EXPECT_EQ(error("nimble.graph_nodes", R"("graph":0,"accesses":[])"), "args.graph: 0 was not defined before");
-  EXPECT_EQ(error("nimble.trace", R"("version":2)"), "args.version: the event nimble.trace stands twice");
+  EXPECT_EQ(error("nimble.trace", R"("version":2)"), "args.version: the event nimble.trace occurs twice");
 }
 
 TEST(TraceReader, NamesBothLinesOfADoubleSeq) {
@@ -348,7 +348,7 @@ TEST(TraceReader, NamesBothLinesOfADoubleSeq) {
   text.call("free", "\"addr\":1");
   text.line(call);
   text.line(call);
-  EXPECT_EQ(error_of(text.str()), ":5: args.seq: 5 stands at line 4 too");
+  EXPECT_EQ(error_of(text.str()), ":5: args.seq: 5 is also at line 4");
 }
 
 // Whatever the bytes: a trace, or one clear line. The whole pipeline follows where it is a trace.
@@ -461,9 +461,9 @@ TEST(GrowingTrace, SaysAtAnyTimeWhatTheTextSoFarSays) {
   text.erase(text.rfind(']'));
   // Two threads' calls may be written in another order than they came.
   const std::size_t set = text.rfind("\"cat\":\"set\""), first = text.rfind('\n', set) + 1,
-                    second = text.find('\n', first) + 1, behind = text.find('\n', second) + 1;
-  text = text.substr(0, first) + text.substr(second, behind - second) + text.substr(first, second - first) +
-         text.substr(behind);
+                    second = text.find('\n', first) + 1, third = text.find('\n', second) + 1;
+  text = text.substr(0, first) + text.substr(second, third - second) + text.substr(first, second - first) +
+         text.substr(third);
   GrowingTrace growing("trace");
   EXPECT_THROW(growing.file(), InputError);
   std::size_t pieces = 0;

@@ -44,7 +44,7 @@ TEST(Objects, TheSameAddressAgainIsAnotherObject) {
   EXPECT_EQ(found.table.objects()[0].death, 2u);
 }
 
-TEST(Objects, APointerBehindTheEndBelongsToWhoeverIsThere) {
+TEST(Objects, APointerPastTheEndBelongsToTheObjectThere) {
   auto text = begin("[[0,8],[8,8]]");
   text.alloc(0x1000, 0x100);
   text.alloc(0x1100, 0x100);

@@ -47,7 +47,7 @@ TEST(HostTime, WaitsForTheGpuAreNotTheProgramsOwn) {
     text.alloc(9 << 16, 64);
     text.free(9 << 16);  // waits, too
   });
-  // The step begins behind one of the waits; the other is in the middle of it.
+  // The step begins after one of the waits; the other is in the middle of it.
   EXPECT_EQ(std::accumulate(host.before_us.begin(), host.before_us.end(), 0.0), 5) << "and one call that does not wait";
   EXPECT_EQ(host.before_us.front(), 0);
 }
@@ -60,7 +60,7 @@ TEST(HostTime, RepeatsThatWereProbedDoNotCount) {
   EXPECT_EQ(host.before_us, (std::vector<double>{0, 2, 2}));
 }
 
-// A segment that went on behind a pause would be submitted call by call there, each time.
+// A segment that continued after a pause would be submitted call by call there, each time.
 TEST(HostTime, SegmentsEndAtPauses) {
   const auto step = [](double pause_us) {
     test::TraceText text;

@@ -1,4 +1,4 @@
-// Who may be talking to somebody else, what keeps its place because of that, and that it does in every schedule.
+// Which ops may be communicating, which ops keep their order because of that, and that every schedule keeps it.
 
 #include "analyzer/order/communication.h"
 
@@ -78,7 +78,7 @@ TEST(Communication, OfMemoryThatOthersReachIsInOrderThoughItHasNothingInCommon) 
   EXPECT_FALSE(analysis.evidence.accesses.ops[1].tells || analysis.evidence.accesses.ops[1].hears);
   ASSERT_TRUE(depends(analysis, 0, 2)) << "without it, two ranks may come in different order, and wait for ever";
   EXPECT_TRUE(depends(analysis, 0, 1)) << "it may have been told that the memory may be used";
-  EXPECT_TRUE(depends(analysis, 1, 2)) << "it may tell somebody that it has been";
+  EXPECT_TRUE(depends(analysis, 1, 2)) << "an observer may conclude that it is done";
   for (const Dependency& order : analysis.order.dependencies.all) {
     EXPECT_EQ(order.kind, DependencyKind::order);
     EXPECT_EQ(order.object, kNone);
@@ -88,12 +88,12 @@ TEST(Communication, OfMemoryThatOthersReachIsInOrderThoughItHasNothingInCommon) 
 
 // The host may be watching its memory with no call to the driver. What it sees there tells it that all before is done,
 // whatever it was.
-TEST(Communication, WhatIsWrittenWhereOthersLookComesBehindAllBeforeIt) {
+TEST(Communication, WritesThatOthersCanSeeFollowAllEarlierOps) {
   const Analysis analysis = analyze([](test::TraceText& text) {
     text.launch(1, hex(kA));                       // 0: what only the device sees
     text.copy(kHost, kB, 64);                      // 1: data for the host
     text.set(kHost + 0x10000, 4);                  // 2: says that it is there
-    text.launch(1, hex(kB + 0x40000));             // 3: nobody waits for anything
+    text.launch(1, hex(kB + 0x40000));             // 3: nothing is waited for
     text.copy(kA + 0x30000, kHost + 0x40000, 64);  // 4: from the host
     text.copy(kHost + 0x50000, kB + 0x60000, 64);  // 5
   });
@@ -116,7 +116,7 @@ TEST(Communication, WhatIsWrittenWhereOthersLookComesBehindAllBeforeIt) {
 }
 
 // One that only reads such memory may be waiting for the host, and tells it nothing.
-TEST(Communication, WhatReadsWhereOthersWriteComesBeforeAllBehindIt) {
+TEST(Communication, ReadsOfWhatOthersWritePrecedeAllLaterOps) {
   const Analysis analysis = analyze([](test::TraceText& text) {
     text.launch(1, hex(kA));                                // 0
     text.launch(0, hex(kB) + hex(kHost));                   // 1: reads the host's
@@ -167,7 +167,7 @@ TEST(Communication, BlocksThatWaitForEachOtherAreNotBesideOthersThatHoldTheirRoo
   EXPECT_EQ(analysis.order.dependencies.all.size(), 1u);
   const Analysis with_collective = analyze(apart, with_rules(waits + collective));
   EXPECT_TRUE(depends(with_collective, 0, 1) && depends(with_collective, 1, 2));
-  // Whether they tell somebody something is another question.
+  // Whether they communicate is another question.
   const auto with_a_flag = launches({{0, 0x30000}, {1, kHost}, {0, 0x40000}, {1, kHost + 0x10000}});
   const Analysis unknown = analyze(with_a_flag, with_rules(waits));
   EXPECT_TRUE(unknown.evidence.accesses.ops[1].tells && unknown.evidence.accesses.ops[1].hears);

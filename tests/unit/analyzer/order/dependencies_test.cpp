@@ -98,8 +98,8 @@ Reference reference(const MadeUp& step) {
       bool touches_a = step.accesses.ops[a].count > 0, touches_b = step.accesses.ops[b].count > 0;
       bool wanted = false, conflict = false;
       if (role(a) == OpRole::record) {
-        // Only a wait comes after a record: the latest one of its event. And what others may learn of that the program
-        // puts behind it.
+        // Only a wait comes after a record: the latest one of its event. And observable ops that the program puts after
+        // it.
         bool latest = true;
         for (std::uint32_t between = a + 1; between < b; ++between)
           latest = latest && !(role(between) == OpRole::record && step.event[between] == step.event[a]);

@@ -50,7 +50,7 @@ void poll(test::TraceText& text, int i) {
   text.synchronize(1);
 }
 
-TEST(Onlookers, NobodyLeavesWhatIsApartApart) {
+TEST(Onlookers, WithoutObserversDisjointOpsStayUnordered) {
   const Analysis analysis = analyze([](test::TraceText&, int) {});
   ASSERT_EQ(analysis.step.period, 3u);
   EXPECT_FALSE(before(analysis, 1, 2));
@@ -64,7 +64,7 @@ TEST(Onlookers, WhoPollsAFlagMayTakeItForASignThatAllBeforeItIsDone) {
   EXPECT_TRUE(analysis.evidence.accesses.ops[2].tells);
 }
 
-TEST(Onlookers, BehindTheHostTheyLookAtNothingThatMoves) {
+TEST(Onlookers, AfterTheHostTheyObserveNothingThatMoves) {
   const Analysis analysis = analyze([](test::TraceText& text, int i) {
     text.synchronize();
     poll(text, i);
@@ -73,7 +73,7 @@ TEST(Onlookers, BehindTheHostTheyLookAtNothingThatMoves) {
   EXPECT_FALSE(before(analysis, 1, 2));
 }
 
-TEST(Onlookers, BehindAnEventTheyLookAtNothingThatMovesAsLongAsTheNextStepIsBehindThem) {
+TEST(Onlookers, AfterAnEventTheyObserveNothingThatMovesIfTheNextStepFollowsThem) {
   const auto ordered = [](bool back) {
     return [=](test::TraceText& text, int i) {
       text.record(1);

@@ -175,8 +175,8 @@ test::TraceText random_program(Random& random) {
   return text;
 }
 
-// Whatever is written is read by the replayer's own reader, which checks all that docs/reference/formats.md demands,
-// and comes out as it went in.
+// Whatever is written goes through the replayer's own reader, which checks all that docs/reference/formats.md demands,
+// and is unchanged.
 TEST(ScheduleBuilder, WritesWhatTheReplayerReads) {
   Random random(23);
   int with_segments = 0;

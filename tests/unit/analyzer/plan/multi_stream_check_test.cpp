@@ -11,7 +11,7 @@ namespace {
 
 // Six steps on two streams, of which the second is forked from the first and joined to it. `within` puts something in:
 // at 0 before the fork, at 1 on the second stream, which no event orders with what the first one does meanwhile, at 2
-// behind the join.
+// after the join.
 template <typename Within>
 std::string why_not(Within within) {
   test::TraceText text;
@@ -36,12 +36,12 @@ std::string why_not(Within within) {
   return text.analyze().cut.streams.why_not;
 }
 
-TEST(SeveralStreams, WhatEndsByItselfMayComeOneBehindTheOther) {
+TEST(SeveralStreams, OpsThatWaitForNothingMayBeSerialized) {
   EXPECT_EQ(why_not([](test::TraceText&, int) {}), "");
 }
 
 // A graph that holds what the first stream does would wait as well, and the event may be waiting for that.
-TEST(SeveralStreams, AWaitForSomebodyElseKeepsWhatItIsNotOrderedWith) {
+TEST(SeveralStreams, AWaitForOthersMustNotBeOrderedWithUnorderedOps) {
   for (const int place : {0, 1, 2}) {
     const std::string why = why_not([&](test::TraceText& text, int where) {
       if (where == place) text.wait(2, place == 1 ? 1 : 0);
@@ -56,7 +56,7 @@ TEST(SeveralStreams, AWaitForSomebodyElseKeepsWhatItIsNotOrderedWith) {
   }
 }
 
-TEST(SeveralStreams, SoDoesAnOpOfWhichNothingIsKnown) {
+TEST(SeveralStreams, NorMustAnUnknownOp) {
   for (const int place : {0, 1, 2}) {
     const std::string why = why_not([&](test::TraceText& text, int where) {
       if (where == place) text.call("opaque", place == 1 ? "\"stream\":1" : "\"stream\":0");

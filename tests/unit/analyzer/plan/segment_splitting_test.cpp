@@ -42,19 +42,19 @@ struct StepOfKernels {
   std::vector<Dag> graphs;
 };
 
-TEST(EarlyStart, CutsWhereTheHostIsSlowAndSomebodyWaits) {
+TEST(EarlyStart, CutsIfTheHostIsSlowAndWaits) {
   const Segmentation early = StepOfKernels(100, 20).start();
   EXPECT_GT(early.segments.size(), 3u);
   EXPECT_LT(early.segments.front().ops.size(), 20u);
-  EXPECT_LT(early.segments.back().ops.size(), 20u) << "behind the last op the program waits for this";
+  EXPECT_LT(early.segments.back().ops.size(), 20u) << "after the last op the program waits for this";
 }
 
 TEST(EarlyStart, CutsNothingForNothing) {
   StepOfKernels fast(100, 0.01);
   EXPECT_EQ(fast.start().segments.size(), 1u) << "the host is through at once";
-  StepOfKernels nobody(100, 20);
-  nobody.segments.observed_at_end = false;
-  EXPECT_EQ(nobody.start().segments.size(), 1u) << "nobody waits, so the host runs ahead";
+  StepOfKernels unobserved(100, 20);
+  unobserved.segments.observed_at_end = false;
+  EXPECT_EQ(unobserved.start().segments.size(), 1u) << "the host does not wait, so it runs ahead";
   StepOfKernels unknown(100, 20);
   unknown.host.repeats = 0;
   EXPECT_EQ(unknown.start().segments.size(), 1u);

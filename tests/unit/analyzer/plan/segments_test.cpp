@@ -62,7 +62,7 @@ TEST(Segments, AWaitForTheStreamCutsInTheMiddle) {
     p.text.synchronize(0);
   };
   Analysis analysis = repeat([&](Program& p, int) { step(p, 0); });
-  // The step may begin behind either wait; both halves are segments.
+  // The step may begin after either wait; both halves are segments.
   EXPECT_EQ(cuts(analysis), "0011");
   EXPECT_TRUE(analysis.cut.segments.observed_at_end);
   EXPECT_EQ(cuts(repeat([&](Program& p, int) { step(p, 1); })), "0000");
@@ -155,7 +155,7 @@ TEST(Segments, WhatNoGraphCanHoldIsDirectAndCuts) {
               p.text.launch(0, hex(7 << 16) + hex(6 << 16), 0, ",\"attrs\":[4]");
             })),
             "d00d11d");
-  // A copy between contexts is no node that replay would know how to make.
+  // Replay cannot make a node for a copy between contexts.
   EXPECT_EQ(cuts(repeat([](Program& p, int) {
               p.f(2, 1);
               p.f(3, 2);
@@ -194,8 +194,8 @@ TEST(Segments, AWaitWithNothingBesideItIsDirectAndTellsNoRecord) {
   EXPECT_EQ(analysis.cut.segments.record[4], kNone) << "the schedule does not have it, and must not rest on it";
 }
 
-// A graph of the program's may record the event anew, and no call tells.
-TEST(Segments, AWaitBehindWhatMayRecordAnyEventIsDirect) {
+// A graph of the program may record the event again, which no call shows.
+TEST(Segments, AWaitAfterAnOpThatMayRecordAnyEventIsDirect) {
   for (const char* kind : {"", "graph_launch", "opaque"}) {
     Analysis analysis = repeat([&](Program& p, int) {
       p.text.set(1 << 16, 64);

@@ -32,8 +32,8 @@ TEST(KernelFlow, CodeForAnotherArchitectureTellsWhatIsStored) {
   EXPECT_EQ(reached(both + R"(,"stored":[8])" + code), "A:rw");
   EXPECT_EQ(reached(both + R"(,"stored":[0])" + code), "A:rw B:rw");
   EXPECT_EQ(reached(one + code), "A:rw B:rw") << "of this pointer it says nothing, and other code ran";
-  EXPECT_EQ(reached(both), "A:rw B:rw") << "nobody would notice other code";
-  EXPECT_EQ(reached(both + code, false), "A:rw B:rw") << "nobody compares code where nothing was watched";
+  EXPECT_EQ(reached(both), "A:rw B:rw") << "other code would go unnoticed";
+  EXPECT_EQ(reached(both + code, false), "A:rw B:rw") << "code is not compared unless something was watched";
   EXPECT_EQ(reached(both + code, true, 1).substr(0, 1), "?") << "what ran reaches variables";
   // Where it is the code that ran it is proof.
   EXPECT_EQ(reached(both + same, false), "A:rw");

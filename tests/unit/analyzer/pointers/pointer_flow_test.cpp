@@ -70,14 +70,14 @@ TEST(PointersInMemory, WhatTheStepDoesNotPutThereIsNotKnown) {
                 p.text.copy(kTable, kPinned, 8, 0, ",\"words\":[[0," + std::to_string(kA) + "]]");
                 p.reads(kTable);
               }).unknown(1, "does not fill"));
-  // Behind the kernel is before it, the next time.
+  // After the kernel is before it, the next time.
   EXPECT_TRUE(repeated([](Program& p) {
                 p.reads(kTable);
                 p.upload(kTable, {kA, kB});
               }).unknown(0, "does not fill"));
 }
 
-TEST(PointersInMemory, ContentThatNobodyLookedAtIsNotKnown) {
+TEST(PointersInMemory, ContentThatWasNotExaminedIsUnknown) {
   EXPECT_TRUE(repeated([](Program& p) {
                 p.text.copy(kTable, kPinned, kTableBytes);
                 p.reads(kTable);
@@ -120,7 +120,7 @@ TEST(PointersInMemory, AKernelMayFillATable) {
                 p.fills(kTable, kA, kB);
                 p.reads(kTable);
               }).unknown(1, "not known"));
-  // Nor does anybody know what a kernel without types has put there.
+  // Nor is it known what a kernel without types has put there.
   EXPECT_TRUE(repeated([](Program& p) {
                 p.text.alloc_async(kPool, kTableBytes);
                 p.unknown(kPool, kA);
@@ -268,9 +268,8 @@ TEST(PointersInMemory, ATableThatWasSeenWrittenIsNoReadOnlyOne) {
   EXPECT_EQ(result.text(1), "A:rw B:rw C:r T:rw");
 }
 
-// Whose parameters nobody compares, it may be given anything: what it is told to fill need not be what it was told
-// then.
-TEST(PointersInMemory, WhatNobodyComparesMayFillAnything) {
+// If its parameters are not compared, it may get anything: its destination need not be the recorded one.
+TEST(PointersInMemory, UncomparedOpsMayFillAnything) {
   const Result kernel = repeated([](Program& p) {
     p.untyped(kTable, kA, true);
     p.plain(kA, kC);
@@ -278,7 +277,7 @@ TEST(PointersInMemory, WhatNobodyComparesMayFillAnything) {
   });
   EXPECT_EQ(kernel.text(0).substr(0, 1), "?");
   EXPECT_TRUE(kernel.unknown(2, "a kernel that too little is known about"));
-  // But a node of a graph is given what it is given, and a copy that nobody submits has its place compared.
+  // But a node of a graph has fixed parameters, and a direct copy has its destination compared.
   const Result copy = repeated([](Program& p) {
     p.upload(kTable, {kA, kB}, ",\"sync\":true", 0x7ffc00000000);
     p.plain(kA, kC);
@@ -292,7 +291,7 @@ TEST(PointersInMemory, WhatNobodyComparesMayFillAnything) {
   EXPECT_TRUE(schedule.ops[0].payload);
 }
 
-// A look at an object tells nothing of what another stream has yet to write to it.
+// Looking at an object does not show what another stream has yet to write to it.
 TEST(PointersInMemory, WhoLooksMustHaveWaited) {
   const auto step = [](const std::function<void(Program&)>& before) {
     return repeated(
@@ -317,7 +316,7 @@ TEST(PointersInMemory, WhoLooksMustHaveWaited) {
               p.looked({kA, kTable});
             }).text(1),
             "T:rw");
-  // Of what was not recorded nobody knows on which stream it was.
+  // The stream of unrecorded work is unknown.
   const auto unrecorded = [](Program& p) {
     p.text.call("opaque", std::string(R"("stream":0,"call":")") + kNotRecorded + "\"");
   };
@@ -368,7 +367,7 @@ TEST(PointersInMemory, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
                 taint(p);
                 p.looked({kA});
               }).unknown(0, "too little is known"))
-      << "nobody looked there";
+      << "it was not searched";
   EXPECT_TRUE(step([=](Program& p) {
                 taint(p);
                 p.looked({kA, kTable}, "");
@@ -392,7 +391,7 @@ TEST(PointersInMemory, WhereMemoryWasLookedThroughThereIsWhatWasSeen) {
             "A:rw B:rw T:rw");
 }
 
-TEST(PointersInMemory, NothingIsLookedForWhereNobodyFollows) {
+TEST(PointersInMemory, NothingIsSearchedIfNothingIsFollowed) {
   const Result result = repeated([](Program& p) {
     p.upload(kTable, {kA, kB});
     p.plain(kA, kB);

@@ -38,7 +38,7 @@ class Program {
     text.alloc(kPinned, kSize, "pinned");
   }
 
-  // A copy of a table from the host: these pointers, one behind the other.
+  // A copy of a table from the host: these pointers in sequence.
   void upload(std::uint64_t to, const std::vector<std::uint64_t>& pointers, const std::string& more = "",
               std::uint64_t from = kPinned) {
     std::string words;
@@ -71,7 +71,7 @@ class Program {
     text.launch(known_code ? seen_ : nameless_, hex(a) + hex(b), 0, more, grid);
   }
 
-  // What a probe tells of these objects.
+  // What a probe reports of these objects.
   static std::string compared(const std::vector<std::uint64_t>& all, const std::vector<std::uint64_t>& written) {
     std::string result;
     for (const auto& [key, list] : {std::pair{"compared", &all}, std::pair{"written", &written}}) {
@@ -84,7 +84,7 @@ class Program {
     return result;
   }
 
-  // Launched before the step, and memory was looked through behind it.
+  // Launched before the step, and memory was searched after it.
   void looked(const std::vector<std::uint64_t>& compared, const char* found = ",\"plain\":true", bool leaks = false) {
     std::string list;
     for (const std::uint64_t base : compared)

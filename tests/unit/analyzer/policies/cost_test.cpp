@@ -84,7 +84,7 @@ TEST(CostPolicy, PutsTheCriticalChainFirst) {
   EXPECT_GT(cost.assignment.priority[1], cost.assignment.priority[0]);
 }
 
-TEST(CostPolicy, PutsOpsOfBandwidthAloneBehindOneAnother) {
+TEST(CostPolicy, PutsBandwidthBoundOpsOneAfterAnother) {
   // Two heavy ops, of which the first starts a chain: one after the other, the chain can begin at half time.
   OpCost heavy, light;
   heavy.engine = light.engine = Engine::multiprocessors;

@@ -173,7 +173,7 @@ TEST(Rules, ThoseThatComeWithTheToolKnowHowManyInputsAFunctionOfPyTorchHas) {
       3);
   EXPECT_EQ(inputs(copy, 648), -1) << "a layout that was not read";
   EXPECT_EQ(inputs(gelu, 536), -1);
-  EXPECT_EQ(inputs("mine::Functor<float> ", 536), -1) << "nobody knows how many";
+  EXPECT_EQ(inputs("mine::Functor<float> ", 536), -1) << "unknown how many";
   EXPECT_EQ(inputs("mine::outer()::{lambda(float)#1}", 536), -1);
 }
 
@@ -286,9 +286,9 @@ TEST(Rules, ThoseThatComeWithTheToolKnowKernelsWhoseBlocksWaitForEachOther) {
 }
 
 TEST(Rules, SayWhatIsWrong) {
-  EXPECT_EQ(error_of(""), ": is no JSON object");
-  EXPECT_EQ(error_of("[]"), ": is no JSON object");
-  EXPECT_EQ(error_of("{"), ": is no JSON object");
+  EXPECT_EQ(error_of(""), ": is not a JSON object");
+  EXPECT_EQ(error_of("[]"), ": is not a JSON object");
+  EXPECT_EQ(error_of("{"), ": is not a JSON object");
   EXPECT_EQ(error_of("{}"), ": nimble_rules: is missing");
   EXPECT_EQ(error_of(R"({"nimble_rules": 6, "rules": []})"),
             ": nimble_rules: is 6; this nimble-analyze reads versions 1 to 5");
@@ -297,10 +297,10 @@ TEST(Rules, SayWhatIsWrong) {
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [5]})"), ": rules[0]: must be an object");
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"params": []}]})"), ": rules[0].kernel: is missing");
   EXPECT_NE(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "(", "params": []}]})")
-                .find(": rules[0].kernel: is no regular expression"),
+                .find(": rules[0].kernel: is not a regular expression"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"nimble_rules": 5, "rules": [{"kernel": "a", "params": [], "fractions": "("}]})")
-                .find("rules[0].fractions: is no regular expression"),
+                .find("rules[0].fractions: is not a regular expression"),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"nimble_rules": 1, "rules": [{"kernel": "a", "params": ["in", "both"]}]})"),
             ": rules[0].params: must contain only in, out, inout, value, scan, table, table-in and table-out");

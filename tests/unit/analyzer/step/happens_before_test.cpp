@@ -69,7 +69,7 @@ TEST(HappensBefore, TheLegacyStreamOfAnotherContextDoesNotWait) {
   EXPECT_FALSE(program.order().ordered(a, b));
 }
 
-TEST(HappensBefore, AWaitOrdersBehindTheRecordAndNotBehindALaterOp) {
+TEST(HappensBefore, AWaitOrdersAfterTheRecordAndNotAfterALaterOp) {
   Program program;
   int one = program.stream(StreamKind::non_blocking), two = program.stream(StreamKind::non_blocking);
   auto a = program.launch(one);

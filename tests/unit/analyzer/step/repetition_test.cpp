@@ -57,7 +57,7 @@ TEST(Repetition, PutsExtrasBetweenSteps) {
 }
 
 TEST(Repetition, SeesInterruptionsFromBothSides) {
-  // Most extras end as a step does, so that the run behind them seems to begin early; where runs end shows better.
+  // Most extras end as a step does, so that the run after them seems to begin early; where runs end shows better.
   std::string text = "cde" + repeated(repeated("abcde", 4) + "L" + repeated(repeated("abcde", 4) + "Mde", 2), 4);
   Found found = find(text);
   EXPECT_EQ(found.word, "abcde");
@@ -70,7 +70,7 @@ TEST(Repetition, RotatesToWhereAnotherPhaseInterrupts) {
   EXPECT_EQ(find(text).word, "abcde");
 }
 
-TEST(Repetition, RotatesBehindACallThatObserves) {
+TEST(Repetition, RotatesAfterACallThatObserves) {
   SequenceHints hints;
   std::string text = repeated("abcd", 5);
   hints.observed_before.assign(text.size(), 0);

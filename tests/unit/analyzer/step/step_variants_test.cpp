@@ -83,7 +83,7 @@ class Steps {
         text_.free_async(other);
         break;
       }
-      case 'p':  // the host waits behind its first op, so that no graph has that
+      case 'p':  // the host waits after its first op, so that no graph has that
       case 'q':  // and here nothing is known of it
         letter == 'p' ? launch(0, memory(1), memory(0)) : text_.launch(4, hex(memory(0)));
         text_.synchronize();

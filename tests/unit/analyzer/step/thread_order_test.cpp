@@ -35,7 +35,7 @@ struct Program {
       }
   }
 
-  // As one of the orders in which the calls may come: a wait comes behind the record that it is for.
+  // One of the orders in which the calls may come: a wait comes after its record.
   Trace recorded(Random& random) const {
     Trace trace;
     trace.streams = {{0, StreamKind::non_blocking, kNone}, {0, StreamKind::non_blocking, kNone}};

@@ -136,7 +136,7 @@ TEST_F(AuditTest, WhereAStreamCannotWaitForAnAuditNothingHeldIsLost) {
   EXPECT_EQ(player_->stood_aside(), "a stream cannot wait for an audit");
 }
 
-// The copies of 64 and 512 bytes lie behind one another, those of the graph's results behind those of the others.
+// The copies of 64 and 512 bytes are adjacent, and those of the graph's results follow the others.
 TEST_F(AuditTest, ADifferenceEndsReplayAndNamesTheOps) {
   Schedule s = schedule();
   s.ops[0].believed_reads = {1};
@@ -161,7 +161,7 @@ TEST_F(AuditTest, WhatWasBelievedToBeReadOnlyIsComparedToo) {
   EXPECT_EQ(step(), kTwice);
   step();
   const std::string& why = player_->stood_aside();
-  EXPECT_NE(why.find("which nothing should have written; it is named by op 2 (launch k)"), std::string::npos) << why;
+  EXPECT_NE(why.find("which nothing should have written; it is used by op 2 (launch k)"), std::string::npos) << why;
 }
 
 TEST_F(AuditTest, WhatMayBeWrittenUnseenIsNotAudited) {
@@ -171,7 +171,7 @@ TEST_F(AuditTest, WhatMayBeWrittenUnseenIsNotAudited) {
   unknown.ops[0].writes.reset();
   host.ops[2].pointers = {{0, {2, 0, false}}};
   host.ops[2].writes = {2};
-  for (const auto& [s, why] : {std::pair{barrier, "an op of which nothing is known may write anything"},
+  for (const auto& [s, why] : {std::pair{barrier, "an unknown op may write anything"},
                                std::pair{unknown, "the schedule does not say what is written"},
                                std::pair{host, "a kernel writes memory that the host reaches"}}) {
     counters_ = {};
@@ -194,7 +194,7 @@ TEST_F(AuditTest, NothingIsCopiedBackWhileOthersWork) {
   EXPECT_TRUE(player_->state().auditing);
   driver_.log.clear();
   launch(kA, 9, FakeDriver::kOther);
-  EXPECT_EQ(driver_.log, (Log{"wait", "passed"})) << "behind the audit";
+  EXPECT_EQ(driver_.log, (Log{"wait", "passed"})) << "after the audit";
   driver_.busy = false;
   step();
   EXPECT_FALSE(player_->state().auditing);
@@ -205,7 +205,7 @@ TEST_F(AuditTest, MemoryThatTheProgramMayNeedIsNotTaken) {
   driver_.free_memory = 4 * 2 * (64 + 192 + 512) - 1;
   start(schedule(), 1);
   EXPECT_EQ(step(), kGraph);
-  EXPECT_EQ(counters_.audits_skipped["no memory to spare for its copies"], 1u);
+  EXPECT_EQ(counters_.audits_skipped["no spare memory for its copies"], 1u);
   driver_.free_memory += 1;
   EXPECT_EQ(step(), kTwice);
 }

@@ -86,7 +86,7 @@ TEST_F(ArenaTest, AReleaseOnAnotherStreamIsWaitedFor) {
   EXPECT_EQ(arena_.release(call(CallKind::free_async, address), true), CUDA_ERROR_INVALID_VALUE);  // it is gone
 }
 
-TEST_F(ArenaTest, WhereItCannotBeWaitedForReplayStandsAsideAndTheMemoryIsNotUsedAgain) {
+TEST_F(ArenaTest, IfItCannotBeWaitedForReplayStandsAsideAndTheMemoryIsNotReused) {
   ASSERT_TRUE(arena_.provide());
   const std::uint64_t address = take(0);
   driver_.refuse["wait"] = CUDA_ERROR_LAUNCH_FAILED;
@@ -175,7 +175,7 @@ TEST_F(ArenaTest, QuestionsAreAnsweredForTheAllocationThatTheProgramHas) {
   EXPECT_EQ(arena_.answer_question(c), std::nullopt);
 }
 
-TEST_F(ArenaTest, OnceItsPoolIsAskedAboutThereIsNone) {
+TEST_F(ArenaTest, ThereIsNoneOnceItsPoolIsQueried) {
   Call pool;
   pool.question = Question::pool;
   EXPECT_EQ(arena_.answer_pool(pool), std::nullopt);
@@ -191,7 +191,7 @@ TEST_F(ArenaTest, DoesNotMoveToAnotherContext) {
   EXPECT_EQ(standing_.why(), "the step moved to another context");
 }
 
-TEST_F(ArenaTest, OnAnotherStreamItComesBehindTheOneBefore) {
+TEST_F(ArenaTest, OnAnotherStreamItFollowsThePreviousOne) {
   ASSERT_TRUE(arena_.provide());
   arena_.leave_stream();
   log();
@@ -201,7 +201,7 @@ TEST_F(ArenaTest, OnAnotherStreamItComesBehindTheOneBefore) {
   driver_.refuse["record"] = CUDA_ERROR_UNKNOWN;
   arena_.leave_stream();
   EXPECT_FALSE(arena_.provide());
-  EXPECT_EQ(standing_.why(), "the step moved to a stream that cannot wait for the one before");
+  EXPECT_EQ(standing_.why(), "the step moved to a stream that cannot wait for the previous one");
 }
 
 }  // namespace

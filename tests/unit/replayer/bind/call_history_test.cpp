@@ -95,7 +95,7 @@ TEST_F(CallHistoryTest, WhatANewAllocationOverlapsIsGone) {
 }
 
 // Whether it has gone is not known for sure: the driver may refuse the end, and others may use a context yet.
-TEST_F(CallHistoryTest, MemoryStaysBehindItsContext) {
+TEST_F(CallHistoryTest, MemoryOutlivesItsContext) {
   Call mine = call(CallKind::alloc, 1000, 100);
   mine.context = reinterpret_cast<CUcontext>(1);
   pass(mine);
@@ -108,7 +108,7 @@ TEST_F(CallHistoryTest, MemoryStaysBehindItsContext) {
   EXPECT_EQ(history_.calls()[0].context, mine.context);
 }
 
-TEST_F(CallHistoryTest, WhatIsHiddenIsToldOnce) {
+TEST_F(CallHistoryTest, HiddenWaysAreListedOnce) {
   Call texture = call(CallKind::hidden), peer = call(CallKind::hidden);
   texture.note = "a texture";
   texture.texture = true;
@@ -161,7 +161,7 @@ TEST_F(CallHistoryTest, RestartsWithWhatOthersHaveFollowed) {
   EXPECT_EQ(history_.calls()[1].memory, MemoryKind::pinned);
 }
 
-TEST_F(CallHistoryTest, WhatWasDoneToTheMemoryCameBehindIt) {
+TEST_F(CallHistoryTest, UnrecordedWorkFollowsTheAllocations) {
   pass(call(CallKind::alloc, 1000, 100));
   pass(call(CallKind::alloc, 2000, 100));
   const std::vector<Call> calls = history_.calls_to_record();

@@ -48,7 +48,7 @@ TEST_F(ObjectMapTest, SizeAndKindMustBeTheRecordedOnes) {
   EXPECT_FALSE(map_.accept({0, 0, false}, 5000));
 }
 
-// A call that turns out to be another op leaves nothing behind: neither new addresses nor that they were used.
+// A call that turns out to be another op has no effect: neither new addresses nor marks of use.
 TEST_F(ObjectMapTest, WhatAnAttemptHasAcceptedIsUndone) {
   EXPECT_TRUE(map_.accept({0, 0, false}, 1000));
   EXPECT_TRUE(map_.accept({1, 0, false}, 2000));

@@ -12,7 +12,7 @@ struct Contexts {
   static inline int pushes, pops;
 };
 
-TEST(CurrentContext, ARefusalOfTheMomentLeavesNoOtherContextBehind) {
+TEST(CurrentContext, ATransientRefusalLeavesNoOtherContextCurrent) {
   DriverApi api;
   api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = Contexts::current, CUDA_SUCCESS; };
   api.cuCtxPushCurrent_ = [](CUcontext context) {

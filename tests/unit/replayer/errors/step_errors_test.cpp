@@ -30,7 +30,7 @@ class StepErrorsAlone : public testing::Test {
   StepErrors errors_{api_, streams_, captures_, standing_};
 };
 
-TEST_F(StepErrorsAlone, ARefusedOpIsToldOnceByACallThatMayTell) {
+TEST_F(StepErrorsAlone, ARefusedOpIsReportedOnceByACallThatMayReport) {
   errors_.refused(CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(standing_.why(), "the driver refused an op (error 1)");
   EXPECT_EQ(errors_.tell(call(CallKind::alloc), CUDA_SUCCESS), CUDA_SUCCESS);
@@ -40,7 +40,7 @@ TEST_F(StepErrorsAlone, ARefusedOpIsToldOnceByACallThatMayTell) {
   EXPECT_EQ(errors_.failed(), CUDA_SUCCESS);
 }
 
-TEST_F(StepErrorsAlone, ACapturedOpTellsNothing) {
+TEST_F(StepErrorsAlone, ACapturedOpReportsNothing) {
   EXPECT_TRUE(errors_.may_tell(call(CallKind::launch)));
   captures_.begin({FakeDriver::kStream, 0x1000});
   driver_.capturing = {FakeDriver::kStream};

@@ -58,8 +58,8 @@ TEST_F(MemoryNewsTest, AFullQueueSaysSoAndLosesNothing) {
   }
 }
 
-// A thread that is interrupted in the middle of its push must not hide the events behind it: they were pushed before
-// the reading began, as the reader may know.
+// A thread that is interrupted in the middle of its push must not hide the events after it: they were pushed before the
+// reading began, as the reader may know.
 TEST(News, AHalfWrittenEventIsWaitedFor) {
   static std::atomic<bool> writing{false}, go_on{false};
   struct Slow {

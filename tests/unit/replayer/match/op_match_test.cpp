@@ -30,7 +30,7 @@ class OpMatchTest : public testing::Test {
     void* driver_symbol(const char*) override { return nullptr; }
   };
 
-  // The op that match() compares with, the launch of W; and the one behind it, which is in no graph.
+  // The op that match() compares with, the launch of W; and the next one, which is in no graph.
   static constexpr std::uint32_t kLaunch = 4, kDirect = 5;
 
   // The second parameter has room for a pointer: the word at byte 8 was none when it was recorded.
@@ -78,7 +78,7 @@ TEST_F(OpMatchTest, AScalarThatBecomesAPointerIsADivergence) {
   EXPECT_EQ(match(0x3f8000003f800000), nullptr) << "two floats";
 }
 
-// Two sizes side by side, or what padding was left with: the driver knows of no memory there.
+// Two adjacent sizes, or stale padding: the driver knows no memory there.
 TEST_F(OpMatchTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   static int questions = 0;
   static CUdeviceptr known = 0;
@@ -90,7 +90,7 @@ TEST_F(OpMatchTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
       [](int* count) { return *count = 1, CUDA_SUCCESS; },
       [](int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }));
   EXPECT_EQ(match(0x9500000095), nullptr);
-  EXPECT_STREQ(match(0x7f0000000008), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(0x7f0000000008), "a word that could be a pointer where there was none");
   EXPECT_STREQ(match(kWeights + 8), "a pointer where there was none") << "whatever the driver says";
   EXPECT_EQ(match(0x9400000094), nullptr);
   // What the driver said holds until memory comes near, or code.
@@ -101,14 +101,14 @@ TEST_F(OpMatchTest, AWordThatLeadsNowhereMayLookLikeAnAddress) {
   known = 0x9500000095;
   memory_->add({0x9500001000, 64, MemoryKind::device});
   objects_->changed();
-  EXPECT_STREQ(match(0x9500000095), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(0x9500000095), "a word that could be a pointer where there was none");
   known = 0x9400000094;
   memory_->nearby().may_have_come();
   objects_->changed();
-  EXPECT_STREQ(match(0x9400000094), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(0x9400000094), "a word that could be a pointer where there was none");
 }
 
-// The process may map memory without a call that anybody sees.
+// The process may map memory without a call that we see.
 TEST_F(OpMatchTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
   // In the midst of much that is free: what else is mapped meanwhile comes to its end.
   constexpr std::size_t kFree = std::size_t{1} << 30;
@@ -123,7 +123,7 @@ TEST_F(OpMatchTest, WhereDevicesReachPageableMemoryNoAnswerLasts) {
   EXPECT_EQ(match(word), nullptr);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
   ASSERT_EQ(mmap(place, 4096, PROT_READ, kFlags, -1, 0), place);
-  EXPECT_STREQ(match(word), "what could be a pointer, where there was none");
+  EXPECT_STREQ(match(word), "a word that could be a pointer where there was none");
   munmap(place, 4096);
 }
 
@@ -139,8 +139,8 @@ TEST_F(OpMatchTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
     objects_->take(1, true);  // 64 bytes at its begin
     EXPECT_STREQ(match(kArena + 8), "a pointer where there was none") << "looked at each time";
     EXPECT_EQ(live_->mismatch_at(), 8u);
-    EXPECT_STREQ(match(kArena + 64), "what may stand for a pointer, where there was none") << "its end";
-    EXPECT_EQ(match(kArena + 65), nullptr) << "behind it";
+    EXPECT_STREQ(match(kArena + 64), "a word that may mean a pointer where there was none") << "its end";
+    EXPECT_EQ(match(kArena + 65), nullptr) << "past it";
     EXPECT_EQ(live_->mismatch_at(), kNone);
     objects_->take(1, false);
   }
@@ -149,10 +149,10 @@ TEST_F(OpMatchTest, AWordThatWasLeftOverFromTheArenaPointsToNothing) {
 // What the analyzer does not trust where it is recorded: a kernel may come to memory by it.
 TEST_F(OpMatchTest, AWordThatMayStandForMemoryIsADivergence) {
   constexpr std::uint64_t kOther = 0x7f0000006000, kArena = 0x7f0000090000;
-  constexpr const char* kWhy = "what may stand for a pointer, where there was none";
-  ScheduleObject behind = schedule_.objects[1];
-  behind.plan_offset = 64;
-  schedule_.objects.push_back(behind);
+  constexpr const char* kWhy = "a word that may mean a pointer where there was none";
+  ScheduleObject next = schedule_.objects[1];
+  next.plan_offset = 64;
+  schedule_.objects.push_back(next);
   start(nothing_known());
   memory_->add({kOther, 64, MemoryKind::device});
   objects_->changed();
@@ -262,7 +262,7 @@ TEST_F(OpMatchTest, AKernelFromAnotherImageIsADivergence) {
   EXPECT_STREQ(match(1), "a kernel of another build");
   context_.info.constants = true;
   start();
-  EXPECT_STRNE(match(1), "a kernel of another build") << "nobody writes what it may read beside";
+  EXPECT_STRNE(match(1), "a kernel of another build") << "nothing writes what it may also read";
   const MemoryKind weights = std::exchange(schedule_.objects[0].memory, MemoryKind::global);
   start();
   EXPECT_STREQ(match(1), "a kernel of another build") << "the step names a variable";
@@ -276,7 +276,7 @@ TEST_F(OpMatchTest, AKernelFromAnotherImageIsADivergence) {
   EXPECT_STRNE(match(1), "a kernel of another build");
 }
 
-// Accesses rest on what a copy from the host carries: the same pointers, and no others.
+// Accesses rely on a host copy's content: the same pointers, and no others.
 TEST_F(OpMatchTest, ATableMustLeadWhereItLed) {
   constexpr std::uint64_t kOther = 0x6000, kHost = 0x10, kTable = 0x7000;
   alignas(8) std::uint64_t table[4] = {};
@@ -304,8 +304,8 @@ TEST_F(OpMatchTest, ATableMustLeadWhereItLed) {
   EXPECT_EQ(copied({2, kWeights + 8, 0, kOther + 63}), "") << "elsewhere in the same objects";
   EXPECT_EQ(copied({0, kOther, 0, kWeights}), "") << "two objects that swap their places";
   EXPECT_EQ(copied({0, kWeights, 0, kOther}), "");
-  EXPECT_EQ(copied({0, kWeights, 0, kWeights}), "a table that leads to another object");
-  EXPECT_EQ(copied({0, kWeights, 0, 0}), "a table that leads to another object");
+  EXPECT_EQ(copied({0, kWeights, 0, kWeights}), "a table that points to another object");
+  EXPECT_EQ(copied({0, kWeights, 0, 0}), "a table that points to another object");
   EXPECT_EQ(copied({kOther, kWeights, 0, kOther}), "a table with a pointer where there was none");
   EXPECT_EQ(copied({0, kWeights, 0, kOther}, false), "a copy from other memory");
   // Pinned memory is the host's, whatever the entry point says.
@@ -331,18 +331,18 @@ TEST_F(OpMatchTest, AVariableIsFoundByTheKernelThatTouchesIt) {
   proof.globals[0].bytes = 8;
   EXPECT_EQ(first_seen(), "a variable at another place");
   proof.globals[0] = {"counter", 0x8000, 16, true, false};
-  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
   proof.globals.clear();
-  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
   proof.globals = {{"counter", 0x8000, 16, true, true}};
   proof.stored = {0};
-  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
   proof.stored.clear();
   schedule_.functions[0].proven = {{{0}, false, true, {{8, 4, true, 1}}}};
   proof.accesses = *schedule_.functions[0].proven;
   EXPECT_EQ(first_seen(), "");
   proof.accesses[0].when[0].equal = false;
-  EXPECT_EQ(first_seen(), "a kernel of which something else is proven");
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
 }
 
 }  // namespace

@@ -62,15 +62,16 @@ TEST_F(PointerWordsTest, APointerToMemoryIsFoundAtAnyByte) {
 
 TEST_F(PointerWordsTest, SoIsOneToJustBeforeIt) {
   set(24, kMemory - 16);
-  EXPECT_STREQ(look().reason, "what may stand for a pointer, where there was none");
+  EXPECT_STREQ(look().reason, "a word that may mean a pointer where there was none");
   EXPECT_EQ(look().at, 24u);
 }
 
-TEST_F(PointerWordsTest, WhereNobodyCanBeAskedAnAddressMayBeOne) {
+TEST_F(PointerWordsTest, WithoutAnswersAnAddressMayBeValid) {
   set(16, kMemory + (std::uint64_t{1} << 32));
   EXPECT_EQ(look().reason, nullptr);
   PointerWords blind(memory_, objects_, Reach());
-  EXPECT_STREQ(blind.look(op_, function_, params_.data()).reason, "what could be a pointer, where there was none");
+  EXPECT_STREQ(blind.look(op_, function_, params_.data()).reason,
+               "a word that could be a pointer where there was none");
 }
 
 }  // namespace

@@ -272,12 +272,12 @@ TEST_F(BystandersTest, OutcomesOnTheFollowedStreamGoToThePlayer) {
   EXPECT_EQ(noted(searching_).size(), 0u);
 }
 
-TEST_F(BystandersTest, OpsOnOneOfSeveralFollowedStreamsAreToldOnceTheyAreWithTheDriver) {
+TEST_F(BystandersTest, OpsOnOneOfSeveralFollowedStreamsAreReportedOnceTheDriverHasThem) {
   Schedule two_streams = schedule(First::launch);
   two_streams.streams.resize(2);
   Bystanders searching{two_streams, driver_};
   searching.publish(state(mine_, false));
-  EXPECT_FALSE(searching.passed(launch(mine_), CUDA_SUCCESS)) << "the graphs have to come behind it";
+  EXPECT_FALSE(searching.passed(launch(mine_), CUDA_SUCCESS)) << "the graphs have to follow it";
   EXPECT_TRUE(searching.passed(launch(other_), CUDA_SUCCESS));
 }
 

@@ -281,7 +281,7 @@ TEST(ScheduleReader, NamesTheBrokenField) {
       {broken("/objects/0/size", -1), "objects[0].size"},
       {broken("/objects/0/size", 1e30), "objects[0].size"},
       {broken("/objects/2/plan_offset", 0), "objects[2]"},
-      {broken("/objects/2/plan_offset", 256), "objects[2]: has a plan_offset that is no multiple of 512"},
+      {broken("/objects/2/plan_offset", 256), "objects[2]: has a plan_offset that is not a multiple of 512"},
       {broken("/objects/2/plan_offset", 1024), "objects[2]"},
       {broken("/ops", Json::array()), "ops"},
       {broken("/ops/0/object", 7), "ops[0].object"},
@@ -371,7 +371,7 @@ TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
   EXPECT_NE(error_of(unordered).find("objects[2]: overlaps another in the memory plan whose uses are not ordered"),
             std::string::npos)
       << error_of(unordered);
-  unordered["segments"][0]["edges"] = {{2, 3}, {2, 6}};  // not behind the last use
+  unordered["segments"][0]["edges"] = {{2, 3}, {2, 6}};  // not after the last use
   EXPECT_NE(error_of(unordered), "");
   unordered["segments"][0]["edges"] = {{2, 3}, {1, 6}};
   EXPECT_NE(error_of(unordered), "");
@@ -381,12 +381,11 @@ TEST(ScheduleReader, ObjectsMayShareBytesOneAfterTheOther) {
   EXPECT_EQ(error_of(apart), "");
   Json alive = sharing();
   std::swap(alive["ops"][4], alive["ops"][5]);
-  EXPECT_NE(error_of(alive).find("objects[2]: overlaps another in the memory plan that the program has"),
-            std::string::npos)
+  EXPECT_NE(error_of(alive).find("objects[2]: overlaps another in the memory plan that is live"), std::string::npos)
       << error_of(alive);
 }
 
-// Two kinds of step, which part behind an allocation and a copy.
+// Two kinds of step, which diverge after an allocation and a copy.
 Json kinds() {
   return Json::parse(R"json({
     "nimble_schedule": 6, "policy": "nimble", "trace_digest": "00",
@@ -438,21 +437,21 @@ TEST(ScheduleReader, RefusesKindsThatCannotBe) {
   };
   expect("without", [](Json& j) { j.erase("ends"); });
   expect("without", [](Json& j) { j.erase("branches"); });
-  expect("branches[1][0]: is not behind", [](Json& j) { j["branches"][1][0] = 0; });
-  expect("branches[0][0]: is not behind", [](Json& j) { j["branches"][0][0] = 1; });
-  expect("branches[1][1]: is no op of an earlier branch", [](Json& j) { j["branches"][1][1] = 2; });
+  expect("branches[1][0]: does not follow", [](Json& j) { j["branches"][1][0] = 0; });
+  expect("branches[0][0]: does not follow", [](Json& j) { j["branches"][0][0] = 1; });
+  expect("branches[1][1]: is not an op of an earlier branch", [](Json& j) { j["branches"][1][1] = 2; });
   expect("branches: is empty", [](Json& j) { j["branches"] = Json::array(); });
-  expect("ends[1]: is there twice", [](Json& j) { j["ends"][1] = 4; });
+  expect("ends[1]: occurs twice", [](Json& j) { j["ends"][1] = 4; });
   expect("ends: does not have", [](Json& j) { j["ends"] = Json::array(); });
   expect("ends: does not have", [](Json& j) {
     for (int i = 0; i < 17; ++i) j["ends"].push_back(i);
   });
-  expect("ops[8]: is of no kind", [](Json& j) { j["ends"][1] = 7; });
+  expect("ops[8]: is not in any kind", [](Json& j) { j["ends"][1] = 7; });
   expect("ops[4]: waits for a record that is not of its kind", [](Json& j) {
     j["branches"][1][1] = nullptr, j["branches"].push_back({4, 1}), std::swap(j["branches"][2], j["branches"][3]),
     j["ends"].push_back(3);
   });
-  expect("segments[1]: goes beyond op 3", [](Json& j) { j["ends"].push_back(3); });
+  expect("segments[1]: extends beyond op 3", [](Json& j) { j["ends"].push_back(3); });
   expect("objects[2]: is not allocated once", [](Json& j) { j["ops"][2]["object"] = 2; });
   expect("objects[2]: overlaps another in the memory plan", [](Json& j) { j["objects"][2]["plan_offset"] = 0; });
   expect("carries", [](Json& j) { j["carries"] = true; });

@@ -136,7 +136,7 @@ class RandomStep {
 
 // The program: issues the step again and again, each stream's ops in order, across streams as it comes, and now and
 // then something else. Makes each call twice: to a driver by itself, and through the player. A launch that the player
-// passes may reach the driver later, behind calls for other streams, as if a thread of its own made it.
+// passes may reach the driver later, after calls for other streams, as if another thread made it.
 class Program {
  public:
   Program(std::uint32_t seed, OrderDriver& alone) : random_(seed), step_(random_), alone_(alone) {
@@ -169,8 +169,8 @@ class Program {
   void one_step(bool disturbed) {
     const std::vector<ScheduleOp>& ops = step_.schedule().ops;
     if (disturbed && draw(5) == 0) between();
-    // Ops still to come, in an order in which the host may make the calls: a wait behind the record that it is for,
-    // and no event recorded anew while a wait for what it was is still to come.
+    // Ops still to come, in an order in which the host may make the calls: a wait after its record, and no event
+    // recorded again while a wait for the earlier record is outstanding.
     std::vector<std::uint32_t> left(ops.size());
     for (std::uint32_t i = 0; i < left.size(); ++i) left[i] = i;
     std::vector<bool> came(ops.size());
@@ -231,7 +231,7 @@ class Program {
     }
   }
 
-  // One of the program's, with a launch and behind that a record of an event, of which no call tells.
+  // A graph of the program, with a launch and then a record of an event, which no call shows.
   void launch_own_graph(CUstream stream) {
     Call c = call(CallKind::graph_launch, stream);
     const std::uint32_t number = number_++;
@@ -353,7 +353,7 @@ class Program {
   std::uintptr_t handles_ = 0;
 };
 
-// Every launch ran once, behind all that the program has put before it.
+// Every launch ran once, after everything that the program has put before it.
 void expect_in_order(std::uint32_t seed, const Program& program, const OrderDriver& alone, const OrderDriver& driver) {
   for (std::uint32_t launch = 0; launch < program.launches(); ++launch) {
     ASSERT_EQ(driver.runs(launch), 1u) << "seed " << seed << ": launch " << launch;
@@ -440,7 +440,7 @@ TEST_F(SettledTest, WhatMayWaitOutsideIsWaitedFor) {
   for (const std::uint32_t s : {0u, 1u}) {
     driver_.idle = false;
     streams_.outside(s, false);
-    EXPECT_TRUE(streams_.settled()) << "a copy ends by itself";
+    EXPECT_TRUE(streams_.settled()) << "a copy waits for nothing";
     streams_.individually(s);
     EXPECT_TRUE(streams_.settled()) << "so does what the step does";
     streams_.outside(s, true);
@@ -456,7 +456,7 @@ class ForkedTest : public SettledTest {
   ForkedTest() : SettledTest(true) {}
 };
 
-TEST_F(ForkedTest, WhatIsForkedIsBehindTheLaunchStreamAnyway) {
+TEST_F(ForkedTest, ForkedStreamsFollowTheLaunchStreamAnyway) {
   driver_.idle = false;
   streams_.outside(0, true);
   EXPECT_TRUE(streams_.settled());
@@ -470,7 +470,7 @@ TEST_F(SettledTest, AStreamThatIsNewMayHaveAnything) {
   EXPECT_FALSE(streams_.settled());
 }
 
-// The launch stream comes behind what a stream has done that ends; while it captures, it cannot.
+// The launch stream is ordered after the work of a stream that ends; while it captures, it cannot be.
 TEST(StepStreams, AStreamThatEndsWhileTheLaunchStreamCapturesIsWaitedForLater) {
   for (bool captures : {false, true}) {
     FakeDriver driver;

@@ -40,7 +40,7 @@ TEST_F(StepTuningTest, UntilItStartsStepsGoByTheSchedule) {
   EXPECT_TRUE(driver_.log.empty());  // nothing is timed
 }
 
-TEST_F(StepTuningTest, WhereReplayIsNoGainItStandsAside) {
+TEST_F(StepTuningTest, ReplayStandsAsideIfItGainsNothing) {
   tuning_.start(Tune::start, schedule_, [](std::uint32_t) { return false; });
   run(1000);
   EXPECT_EQ(tuning_.tuners()[0].settled(), Way::own);

@@ -83,7 +83,7 @@ TEST_F(TuneRecordTest, TheFileKeepsItsMode) {
 TEST_F(TuneRecordTest, WhatIsNoScheduleAnyMoreIsLeftAlone) {
   for (const auto& [text, why] : {std::pair("", "was not written by Nimble"),
                                   {"[1]", "was not written by Nimble"},
-                                  {"{\"nimble_schedule\":6,", "cannot be read any more"},
+                                  {"{\"nimble_schedule\":6,", "can no longer be read"},
                                   {"5", "was not written by Nimble"}}) {
     write(text);
     EXPECT_EQ(save({{}}), why) << text;
@@ -93,21 +93,21 @@ TEST_F(TuneRecordTest, WhatIsNoScheduleAnyMoreIsLeftAlone) {
   EXPECT_NE(save({{}}), "");
   EXPECT_EQ(read(), "{\"mine\":1}");
   std::filesystem::remove(path_);
-  EXPECT_EQ(save({{}}), "is not the one any more that was read");
+  EXPECT_EQ(save({{}}), "has changed since it was read");
   EXPECT_EQ(files(), 0u);
 }
 
 TEST_F(TuneRecordTest, SoIsOneThatHasTakenThePlaceOfWhatWasRead) {
   const FileFacts before = what_is_at(path_);
   write(std::string(kSchedule) + ",\"tuned\":[]}\n");
-  EXPECT_EQ(save_choices(path_, before, {{}}), "is not the one any more that was read");
+  EXPECT_EQ(save_choices(path_, before, {{}}), "has changed since it was read");
   EXPECT_EQ(read(), std::string(kSchedule) + ",\"tuned\":[]}\n");
 }
 
 TEST_F(TuneRecordTest, NothingIsReadFromWhatIsNoFile) {
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_EQ(save({{}}), "is no file");
+  EXPECT_EQ(save({{}}), "is not a file");
 }
 
 TEST_F(TuneRecordTest, ALinkIsLeftAlone) {

@@ -94,7 +94,7 @@ TEST(Tuner, WhatAGraphHasToGainItGainsInEachTurn) {
     const std::array<double, Tuner::kTurns> turns = {first_turns, last_turns, last_turns};
     EXPECT_EQ(program.tuner.turns(Way::schedule), turns);
   }
-  // Where nothing is to be gained the median of all decides.
+  // Without a required gain the median of all decides.
   Program program(Tune::start, {{Way::own, 100}, {Way::one_stream, 200}, {Way::schedule, 101}});
   program.late = 0;
   program.run(kTrial / Tuner::kTurns);
@@ -103,7 +103,7 @@ TEST(Tuner, WhatAGraphHasToGainItGainsInEachTurn) {
   EXPECT_EQ(program.tuner.settled(), Way::schedule);
 }
 
-// A turn of which a time is missing is no reason against a graph.
+// A turn with a missing time is no reason against a graph.
 TEST(Tuner, ATurnThatWasNotTimedToItsEndDecidesNothing) {
   Tuner tuner(Tune::start, 0.01);
   tuner.exclude(Way::one_stream);
@@ -162,7 +162,7 @@ TEST(Tuner, TimesOfSomeWaysAloneDecideNothing) {
   EXPECT_EQ(tuner.next().way, Way::own);
 }
 
-TEST(Tuner, AWayThatIsNotToBeHadIsNotTried) {
+TEST(Tuner, AnUnavailableWayIsNotTried) {
   Program program(Tune::start, {{Way::own, 5}, {Way::schedule, 4}});
   program.run(3);
   program.tuner.exclude(Way::one_stream);

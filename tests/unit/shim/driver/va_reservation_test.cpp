@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kStep = std::uint64_t{1} << 32, kElsewhere = std::uint64_t{1} << 46, kPage = 4096;
 
-// Addresses of a process, of which somebody may have some.
+// A process's addresses, some of which may be taken.
 struct Space {
   std::map<std::uint64_t, std::uint64_t> taken;  // begin -> end
   std::map<std::uint64_t, std::uint64_t> given;  // likewise, by the driver
@@ -81,14 +81,14 @@ class LowAddresses : public ::testing::Test {
 };
 Space LowAddresses::space_;
 
-TEST_F(LowAddresses, AllAtOnceWhereNobodyHasAny) {
+TEST_F(LowAddresses, AllAtOnceIfAllIsFree) {
   EXPECT_EQ(reserved({reserve, free}, 97 * kPage, 9999 * kStep), 9999 * kStep - 97 * kPage);
   EXPECT_EQ(space_.asked, 1);
   EXPECT_EQ(space_.given, (std::map<std::uint64_t, std::uint64_t>{{97 * kPage, 9999 * kStep}}));
 }
 
-// Of all that has the same upper 32 bits as something of somebody's, nothing is had.
-TEST_F(LowAddresses, AllButWhatSomebodyHas) {
+// Nothing is reserved that has the same upper 32 bits as taken memory.
+TEST_F(LowAddresses, AllButWhatIsTaken) {
   std::mt19937_64 random(1);
   const auto draw = [&](std::uint64_t below) { return random() % below; };
   for (int round = 0; round < 300; ++round) {

@@ -129,7 +129,7 @@ class AutoSinkTest : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return sink().report().phase == phase;
   }
-  // Ready, but nobody has called yet.
+  // Ready, but there was no call yet.
   bool becomes_ready() {
     for (int i = 0; i < 30000 && !said("analyzed in"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -185,7 +185,7 @@ TEST_F(AutoSinkTest, RecordsAnalyzesAndHandsOver) {
   EXPECT_EQ(replay_.load()->finishes, 1);
 }
 
-TEST_F(AutoSinkTest, CallsThatAreOnTheirWayAreTold) {
+TEST_F(AutoSinkTest, CallsInFlightAreReported) {
   allocate(0x10000);
   steps(100);
   Call slow = op(CallKind::alloc);
@@ -234,7 +234,7 @@ TEST_F(AutoSinkTest, LooksAgainWhereThereIsNoStepYet) {
   EXPECT_TRUE(becomes_ready());
 }
 
-// What repeats while a program sets itself up may be nothing that a graph can hold.
+// What repeats during a program's set-up may be something that no graph can hold.
 TEST_F(AutoSinkTest, LooksAgainWhereTheStepHasNoSchedule) {
   options_.most_recordings = 2;
   allocate(0x10000);
@@ -255,7 +255,7 @@ TEST_F(AutoSinkTest, GivesUpAfterSomeStepsWithoutASchedule) {
   EXPECT_TRUE(comes_to_say("but no schedule"));
 }
 
-TEST_F(AutoSinkTest, AStepThatWasLeftBehindIsNone) {
+TEST_F(AutoSinkTest, AnAbandonedStepDoesNotCount) {
   allocate(0x10000);
   steps(100);
   noise(60);

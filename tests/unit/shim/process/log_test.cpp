@@ -194,7 +194,7 @@ TEST_F(LogTest, AFileOfTheUsersIsInTheFolderWhereTheProcessBegan) {
 
 TEST_F(LogTest, WhereItCannotBeOpenedStderrSaysSoOnce) {
   std::filesystem::create_symlink(path("elsewhere"), path("link"));
-  const std::pair<std::string, std::string> cases[] = {{"link", "it is a link, and none is followed"},
+  const std::pair<std::string, std::string> cases[] = {{"link", "it is a link, and links are not followed"},
                                                        {"no/file", "No such file or directory"}};
   for (const auto& [name, why] : cases)
     in_child([&, name = name, why = why] {
@@ -203,7 +203,7 @@ TEST_F(LogTest, WhereItCannotBeOpenedStderrSaysSoOnce) {
       begin();
       say_all();
       EXPECT_EQ(read("stderr"), "nimble: error: NIMBLE_LOG_FILE: cannot open " + path(name) + ": " + why +
-                                    ". What is said goes to stderr\n" + kAll);
+                                    ". Messages go to stderr\n" + kAll);
     });
   EXPECT_FALSE(std::filesystem::exists(path("elsewhere")));
 }

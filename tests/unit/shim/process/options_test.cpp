@@ -120,7 +120,8 @@ TEST_F(OptionsTest, LaunchesThatAreToWaitAreNotHeldBack) {
     const bool records = std::string(mode) == "record";
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     EXPECT_EQ(read_options().mode, records ? Mode::record : Mode::off) << mode;
-    const std::string why = std::string("CUDA_LAUNCH_BLOCKING=1 has each launch wait for its end: NIMBLE_MODE=") + mode;
+    const std::string why =
+        std::string("CUDA_LAUNCH_BLOCKING=1 makes each launch wait for its end: NIMBLE_MODE=") + mode;
     EXPECT_EQ(read_options().complaint, records ? "" : why + " is off");
     setenv("NIMBLE_GRAPHS", "rewrite", 1);
     EXPECT_FALSE(read_options().graphs) << mode;
@@ -210,7 +211,7 @@ TEST_F(OptionsTest, TheBundleLiesBesideTheTraceUnlessItIsNamed) {
   setenv("NIMBLE_BUNDLE", "steps/%r", 1);
   setenv("RANK", "3", 1);
   EXPECT_EQ(read_options().bundle, "steps/3");
-  // A folder that is there is no reason to share it.
+  // That a folder exists is no reason to share it.
   setenv("NIMBLE_BUNDLE", "/tmp", 1);
   EXPECT_EQ(read_options().bundle, "/tmp.3");
   setenv("NIMBLE_CAPTURE", "all", 1);
@@ -277,7 +278,7 @@ TEST_F(OptionsTest, GraphsAreRewrittenWithoutAModeAlone) {
   EXPECT_FALSE(read_options().graphs);
   setenv("NIMBLE_GRAPHS", "rewrite", 1);
   EXPECT_TRUE(read_options().graphs);
-  EXPECT_EQ(read_options().graphs_trace, "") << "nobody has named a file";
+  EXPECT_EQ(read_options().graphs_trace, "") << "no file is named";
   setenv("RANK", "2", 1);
   EXPECT_EQ(read_options().own_files, "") << "so none is written";
   setenv("NIMBLE_TRACE", "graphs.json", 1);

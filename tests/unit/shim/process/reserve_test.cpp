@@ -132,7 +132,7 @@ TEST_F(Reserve, WhatWasTakenLastIsUsedAgain) {
   }
 }
 
-TEST_F(Reserve, WhatIsGivenBackOutOfTurnIsNobodyElses) {
+TEST_F(Reserve, MemoryFreedOutOfOrderIsNotReused) {
   void* const a = get_from_reserve(1000);
   void* const b = get_from_reserve(1000);
   ::operator delete(a);

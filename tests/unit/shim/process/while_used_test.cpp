@@ -68,7 +68,7 @@ TEST(WhileUsed, AUseThatIsKeptElsewhereIsOneOfItsOwner) {
 }
 
 // A use may go on in other threads, as many as there are, when another thing has come and gone in its place.
-TEST(WhileUsed, EndsOnceWhoeverItsUsersAre) {
+TEST(WhileUsed, EndsOnceWhateverItsUsers) {
   WhileUsed<Thing> things;
   for (int round = 0; round < 50; ++round) {
     things.put(std::make_unique<Thing>(1));
@@ -112,7 +112,7 @@ TEST(WhileUsed, ThreadsCountApart) {
   EXPECT_GT(lines.size(), 4u);
 }
 
-TEST(WhileUsed, NobodyMeetsOneThatHasEnded) {
+TEST(WhileUsed, NoUseMeetsOneThatHasEnded) {
   WhileUsed<Thing> things;
   things.put(std::make_unique<Thing>(1));
   std::atomic<bool> ends{false};

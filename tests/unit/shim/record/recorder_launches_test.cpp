@@ -9,7 +9,7 @@
 namespace nimble::shim {
 namespace {
 
-TEST_F(RecorderTest, TellsWhichWordsLeadNowhere) {
+TEST_F(RecorderTest, FindsWordsThatPointNowhere) {
   FakeContext::known_memory = 0x7f5500000000;
   FakeContext::pointer_questions = 0;
   const auto launch = [&](std::uint64_t first, std::uint64_t second) {

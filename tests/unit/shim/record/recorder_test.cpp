@@ -215,7 +215,7 @@ TEST_F(RecorderTest, AFileThatIsCutOffInWhatComesAfterItsEndCanBeRead) {
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
     const Trace trace = analyzer::read_trace(path_).trace;
     EXPECT_EQ(trace.calls.size(), 1u) << written;
-    // There is room for the end alone, which stands there again; its last line without the bracket behind it is enough.
+    // There is room for the end alone, which stands there again; its last line without the closing bracket is enough.
     EXPECT_EQ(trace.complete, written >= kTraceEnd.find('\n')) << written;
   }
   std::signal(SIGXFSZ, old_handler);
@@ -228,7 +228,7 @@ TEST_F(RecorderTest, AFirstCallAfterTheEndIsWrittenToo) {
   EXPECT_EQ(events().back()["name"], "nimble.end");
 }
 
-TEST_F(RecorderTest, WhoeverBeginsFirstHasTheName) {
+TEST_F(RecorderTest, TheFirstToBeginHasTheName) {
   pass(op(CallKind::set));
   while (parts_of(path_).empty()) std::this_thread::yield();
   {

@@ -115,7 +115,7 @@ TEST_F(StepCountTest, BeforeThereIsMuchNothingIsLookedFor) {
   ASSERT_TRUE(comes([this] { return asked_ >= 3; }));
   EXPECT_FALSE(is_over());
   count_.reset();
-  EXPECT_TRUE(ends()) << "its thread stays behind";
+  EXPECT_TRUE(ends()) << "its thread lags";
 }
 
 TEST_F(StepCountTest, WhatTheProgramMarksIsNotLookedFor) {

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-// A driver whose work is done once somebody says so.
+// A driver whose work is done on request.
 class FakeContext final : public CallContext {
  public:
   FakeContext() { instance_ = this; }
@@ -115,7 +115,7 @@ TEST_F(ContextWaitTest, AContextThatEndsWaitsForTheThreadInIt) {
   wait_for_helper(kOwn);
   EXPECT_FALSE(context_.busy);
   EXPECT_TRUE(waiting);
-  EXPECT_EQ(context_.waits, 0) << "the answer came before it had asked: nobody is there who keeps captures away";
+  EXPECT_EQ(context_.waits, 0) << "the answer came before it had asked: captures are not held back";
   later.join();
 }
 
@@ -129,7 +129,7 @@ TEST_F(ContextWaitTest, WhatFailsIsNotDone) {
   EXPECT_EQ(context_.waits, 1) << "not in another context";
 }
 
-TEST_F(ContextWaitTest, WhereItCannotBeAskedNothingIsLeftBehind) {
+TEST_F(ContextWaitTest, IfTheWaitFailsNothingLeaks) {
   for (const char* const missing : {"cuCtxSetCurrent", "cuCtxSynchronize"}) {
     context_.missing = missing;
     EXPECT_FALSE(ask(hours(1))) << missing;

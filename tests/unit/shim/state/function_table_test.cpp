@@ -34,7 +34,7 @@ TEST(FunctionTable, AFunctionIsKnownUntilItsImageIsUnloaded) {
   EXPECT_NE(&table.find(kFunction), &before);
 }
 
-// Of a context that was destroyed, with its modules, nobody tells the table.
+// The table is not told of a context that was destroyed with its modules.
 TEST(FunctionTable, AHandleThatComesAgainFromAnotherModuleIsAnotherFunction) {
   FunctionTable table;
   table.loaded(kModule, self_contained(true));
@@ -102,7 +102,7 @@ TEST(FunctionTable, ModulesEndWithTheirContext) {
   EXPECT_EQ(&table.find(kFunction), &before);
 }
 
-TEST(FunctionTable, AKernelWhereAFunctionWasIsDescribedAnew) {
+TEST(FunctionTable, AKernelAtAFunctionsHandleIsDescribedAgain) {
   FunctionTable table;
   table.loaded(kModule, self_contained(true));
   table.got(kFunction, kModule);

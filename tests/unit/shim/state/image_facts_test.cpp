@@ -37,7 +37,7 @@ TEST(ImageFacts, PtxWithVariablesOrCallsOutIsNot) {
     const ImageFacts facts = image_facts(used(declaration, instruction).c_str());
     EXPECT_FALSE(facts.self_contained) << declaration;
     EXPECT_FALSE(facts.why.empty());
-    EXPECT_TRUE(image_facts(with(declaration).c_str()).self_contained) << "nobody uses it: " << declaration;
+    EXPECT_TRUE(image_facts(with(declaration).c_str()).self_contained) << "it is not used: " << declaration;
   }
 }
 
@@ -112,7 +112,7 @@ TEST(ImageFacts, WhatIsNotWhatItWasIsNotRead) {
   EXPECT_FALSE(source());
 }
 
-TEST(ImageFacts, AFatbinMayStandBehindItsWrapper) {
+TEST(ImageFacts, AFatbinMayFollowItsWrapper) {
   const std::vector<char> inner = fatbin(1, 0, kPlainPtx);
   struct {
     std::uint32_t magic = 0x466243B1, version = 1;

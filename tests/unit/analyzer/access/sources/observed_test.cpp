@@ -46,48 +46,47 @@ TEST(ObservedAccess, OfWhatWroteNothingNothingIsKnown) {
   EXPECT_NE(reason(still.analyze()).find("it was not seen to write anything"), std::string::npos);
 }
 
-// A library may hand a kernel an address just behind an object. What lies there is not the kernel's.
-TEST(ObservedAccess, AnAddressBehindAnObjectThatLedNowhereIsNone) {
+// A library may pass a kernel an address just past an object. The memory there is not the kernel's.
+TEST(ObservedAccess, AnAddressPastAnObjectThatPointedNowhereIsNotAPointer) {
   for (const bool is_known : {false, true}) {
-    Case behind;
-    behind.params = "[[0,24]]";
-    // In the first two steps nothing is behind the object. In the last two there is memory that nobody knows, or some
-    // that is known.
-    behind.before = [&](test::TraceText& text) {
+    Case past_end;
+    past_end.params = "[[0,24]]";
+    // In the first two steps nothing is past the object. In the last two there is unknown memory, or known memory.
+    past_end.before = [&](test::TraceText& text) {
       text.alloc(object(6), kSize);
       if (is_known) text.alloc(object(6) + kSize, kSize);
     };
     std::uint64_t distance = kSize + 16;
-    behind.words = [&](int step) {
+    past_end.words = [&](int step) {
       const std::uint64_t target = object(step < 2 ? step + 1 : 6);
       return hex(object(0)) + hex(target) + hex(target + (step < 2 ? kSize + 16 : distance));
     };
     bool is_nowhere = true;
-    behind.first = [&](int step) {
+    past_end.first = [&](int step) {
       if (step > 1) return std::string();
       return probed({0, step + 1}, {step + 1}) + (is_nowhere ? ",\"nowhere\":[16]" : "");
     };
-    Analysis analysis = behind.analyze();
+    Analysis analysis = past_end.analyze();
     EXPECT_EQ(analysis.evidence.accesses.ops[0].evidence, Evidence::observed);
     EXPECT_EQ(accesses(analysis), "0r 6rw") << is_known;
     distance += 8;
-    EXPECT_NE(reason(behind.analyze()), "") << "not where it was";
+    EXPECT_NE(reason(past_end.analyze()), "") << "not where it was";
     distance -= 8;
     is_nowhere = false;
-    EXPECT_NE(reason(behind.analyze()), "") << "somewhere";
+    EXPECT_NE(reason(past_end.analyze()), "") << "somewhere";
   }
 }
 
 // Nor is it one only because it was none where a scalar was another.
-TEST(ObservedAccess, AnAddressBehindAnObjectMustHaveLedNowhereInLaunchesLikeThis) {
+TEST(ObservedAccess, AnAddressPastAnObjectMustHavePointedNowhereInSimilarLaunches) {
   constexpr std::uint64_t kBehind = object(6) + kSize;
   for (const std::uint64_t nowhere_in : {1u, 0u}) {
-    Case behind;
-    behind.params = "[[0,24],[24,8]]";
+    Case past_end;
+    past_end.params = "[[0,24],[24,8]]";
     const auto words = [](std::uint64_t target, std::uint64_t mode) {
       return hex(object(0)) + hex(target) + hex(target + kSize + 16) + hex(mode);
     };
-    behind.before = [&](test::TraceText& text) {
+    past_end.before = [&](test::TraceText& text) {
       for (int i = 1; i < 3; ++i)
         text.launch(0, words(object(i), nowhere_in), 0, probed({0, i}, {i}) + ",\"nowhere\":[16]");
       text.alloc(object(6), kSize);
@@ -99,17 +98,17 @@ TEST(ObservedAccess, AnAddressBehindAnObjectMustHaveLedNowhereInLaunchesLikeThis
             0, words(object(6), 1), 0,
             ",\"plain\":true,\"compared\":[" + compared + "],\"written\":[[" + std::to_string(object(6)) + ",4096]]");
     };
-    behind.words = [&](int) { return words(object(6), 1); };
-    behind.first = [](int) { return std::string(); };
+    past_end.words = [&](int) { return words(object(6), 1); };
+    past_end.first = [](int) { return std::string(); };
     if (nowhere_in == 1)
-      EXPECT_EQ(accesses(behind.analyze()), "0r 6rw");
+      EXPECT_EQ(accesses(past_end.analyze()), "0r 6rw");
     else
-      EXPECT_NE(reason(behind.analyze()), "");
+      EXPECT_NE(reason(past_end.analyze()), "");
   }
 }
 
-// Memory that nobody has filled is no memory to read from: a kernel keeps something there.
-TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
+// Memory that nothing has filled is not read from: a kernel keeps intermediate results there.
+TEST(ObservedAccess, UnfilledMemoryCountsAsWritten) {
   Case scratch;
   scratch.filled = false;
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
@@ -123,7 +122,7 @@ TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
     text.launch(1, hex(object(0)) + hex(object(5)), 0, std::string(",\"call\":\"") + kKernelOfAGraph + "\"");
   };
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
-  // Nor an op of which nobody knows what it did.
+  // Nor an unknown op.
   scratch.before = [](test::TraceText& text) {
     text.call("opaque", "\"stream\":0");
     text.launch(0, hex(object(0)) + hex(object(1)), 0, probed({0, 1}, {1}));
@@ -131,7 +130,7 @@ TEST(ObservedAccess, WhatNobodyHasFilledIsWritten) {
   EXPECT_EQ(accesses(scratch.analyze()), "0rw 1rw");
 }
 
-// Zeros may be what a kernel has put back: counters and sums that nobody else may touch meanwhile.
+// A kernel may have restored zeros: counters and sums that no one else may touch meanwhile.
 TEST(ObservedAccess, WhatWasOnlyClearedIsWritten) {
   Case cleared;
   cleared.filled = false;
@@ -144,7 +143,7 @@ TEST(ObservedAccess, WhatWasOnlyClearedIsWritten) {
   EXPECT_EQ(accesses(cleared.analyze()), "0rw 1rw");
 }
 
-// What a capture has allocated the nodes of its graph fill: whoever reads it has the graph run before.
+// The nodes of a graph fill what its capture has allocated: the program runs the graph before it reads that.
 TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
   const std::string of_graph = std::string(",\"call\":\"") + kKernelOfAGraph + "\"";
   const auto captured = [](test::TraceText& text) {
@@ -162,7 +161,7 @@ TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
   };
   EXPECT_EQ(with([&](auto& text) { captured(text); }), "0rw 1rw");
   EXPECT_EQ(with([&](auto& text) { captured(text), fill(text); }), "0r 1rw");
-  // It is there anew behind the graph's own nodes.
+  // After the graph's own nodes it is there afresh.
   EXPECT_EQ(with([&](auto& text) { captured(text), fill(text), captured(text); }), "0r 1rw");
   // But not by a kernel that was seen to leave it alone; nor in what came to lie there later.
   EXPECT_EQ(with([&](auto& text) { captured(text), fill(text, 0), captured(text); }), "0rw 1rw");
@@ -172,7 +171,7 @@ TEST(ObservedAccess, NodesOfAGraphFillMemoryOfTheirCapture) {
             "0rw 1rw");
 }
 
-// Of several words that lead to one object nobody knows by which it was written.
+// If several words lead to one object it is unknown through which it was written.
 TEST(ObservedAccess, WhatWasWrittenThroughOneOfSeveralWordsIsWritten) {
   Case it;
   it.name = "opaque";

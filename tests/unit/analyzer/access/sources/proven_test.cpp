@@ -1,4 +1,4 @@
-// What launches do whose code has been proven, by the words that they are launched with.
+// What launches with proven code touch, given their parameter words.
 #include "analyzer/access/sources/proven.h"
 
 #include <gtest/gtest.h>
@@ -96,8 +96,8 @@ TEST(ProvenAccess, AWordThatIsNotWholeIsReadAsFarAsItGoes) {
   EXPECT_EQ(of(hex(0) + hex(7, 4)).substr(0, 1), "?");
 }
 
-// Of a flag at byte 16 and two bytes behind it. What is excluded may be anything.
-TEST(ProvenAccess, WhatIsBehindATestOfAParameterIsNotTouchedWhereThatFails) {
+// Conditions on a flag at byte 16 and two bytes after it. What is excluded may be anything.
+TEST(ProvenAccess, AccessesUnderAConditionOnAParameterNeedItToHold) {
   const std::string proven = R"([[[0],"r",[[16,4,"==",1],[20,2,"!=",513]]],[[8],"w"]])";
   const auto of = [&](std::uint64_t word, std::uint32_t flag, std::uint32_t more = 0, bool same_code = true) {
     return does(kThree, proven, hex(word) + hex(kB) + hex(flag, 4) + hex(more, 4), "[]", same_code);
@@ -138,7 +138,7 @@ TEST(ProvenAccess, AnAddressIsNotPinned) {
   };
   using Params = decltype(Pinned::params);
   Pinned pinned;
-  EXPECT_EQ(of(kA, kB, pinned), "0r 1rw") << "the first is not touched, and nobody may rest on that";
+  EXPECT_EQ(of(kA, kB, pinned), "0r 1rw") << "the first is not touched, and nothing may rely on that";
   EXPECT_EQ(pinned.params, Params{});
   EXPECT_EQ(of(kA, 0, pinned), "0r");
   EXPECT_EQ(pinned.params, (Params{{8, 8}})) << "null is null everywhere";

@@ -68,7 +68,7 @@ TEST(BundleReader, NamesTheFieldThatIsWrong) {
       {"/objects/0/size", std::uint64_t{1} << 46, "objects[0].start: must have a piece for every 65536 bytes"},
       {"/objects/0/start/1", 0, "objects[0].start: names piece 0, which has another size"},
       {"/objects/0/start/1", 7, "objects[0].start: must be null, or an integer below 2"},
-      {"/objects/0/memory", "heap", "objects[0].memory: is no kind of memory"},
+      {"/objects/0/memory", "heap", "objects[0].memory: is not a kind of memory"},
       {"/objects/1/address", 1048580, "objects: [1] overlaps another one at the step's start"},
       {"/objects/2/address", 4194304, "objects: [2] overlaps one of another kind of memory"},
       {"/objects/2/memory", "pinned", "objects: [2] overlaps one of another kind of memory"},
@@ -124,7 +124,7 @@ TEST(BundleRuns, MemoryThatGoesFromOneStreamToAnotherIsHandedOver) {
                     pool_op(kFree, 0, 0x1000, 0),       // 2
                     pool_op(kAlloc, 0, 0x1000, 0x100),  // 3: on its own stream
                     pool_op(kAlloc, 1, 0x1700, 0x400),  // 4: the end of what 2 released
-                    pool_op(kAlloc, 1, 0x1800, 0x400),  // 5: behind it
+                    pool_op(kAlloc, 1, 0x1800, 0x400),  // 5: after it
                     pool_op(kAlloc, 1, 0x8f00, 0x200),  // 6: around what 0 released
                 },
                 {})),
@@ -151,7 +151,7 @@ TEST(BundleRuns, WhatWasTakenOverIsNotWaitedForAgain) {
     ops.push_back(pool_op(kAlloc, i % 2, 0x1000, 0x800));
     ops.push_back(pool_op(kFree, i % 2, 0x1000, 0));
   }
-  // Each waits for the one before alone.
+  // Each waits only for the previous one.
   EXPECT_EQ(handovers_of(ops, {}).size(), kPairs - 1);
 }
 

@@ -218,7 +218,7 @@ TEST(DecodeCode, TexturesAreHiddenMemoryOfTheirOwnKind) {
   EXPECT_FALSE(decode<Hidden>(nullptr).texture);
 }
 
-// What it reads may be set anew behind each launch, so nothing may be held back beside one.
+// What it reads may be set again after each launch, so no launch may be held back.
 TEST(DecodeCode, ATextureReferenceIsNoTextureThatMayStay) {
   const Call call = decode<TextureReference>(nullptr, nullptr, "name");
   EXPECT_EQ(call.kind, CallKind::hidden);

@@ -123,7 +123,7 @@ TEST_F(AddressRangeTest, IsTheAllocationsNotTheBlocks) {
   EXPECT_EQ(asked_, 100u);
   EXPECT_FALSE(call_.asks_id);
   EXPECT_EQ(reply(CUDA_SUCCESS), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.asked, 100u) << "it may refuse whoever asks";
+  EXPECT_EQ(driver_.asked, 100u) << "it may refuse any caller";
   EXPECT_EQ(base_, 96u);
   EXPECT_EQ(size_, 32u);
 }
@@ -157,7 +157,7 @@ TEST_F(AddressRangeTest, EitherMayBeLeftOut) {
 // cuMemGetAddressRange, whose addresses have 32 bits.
 TEST(DecodeQuestion, AnAddressRangeOfOldHasItsOwnWidth) {
   struct {
-    unsigned base = 1, behind_it = 1, size = 1, behind = 1;
+    unsigned base = 1, past_it = 1, size = 1, after = 1;
   } out;
   Call call = decode<AddressRange>(&out.base, &out.size, 100u);
   EXPECT_EQ(call.address, 100u);
@@ -167,8 +167,8 @@ TEST(DecodeQuestion, AnAddressRangeOfOldHasItsOwnWidth) {
   EXPECT_EQ(AddressRange::reply(call, CUDA_SUCCESS, driver, &out.base, &out.size, 100u), CUDA_SUCCESS);
   EXPECT_EQ(out.base, 96u);
   EXPECT_EQ(out.size, 32u);
-  EXPECT_EQ(out.behind_it, 1u);
-  EXPECT_EQ(out.behind, 1u);
+  EXPECT_EQ(out.past_it, 1u);
+  EXPECT_EQ(out.after, 1u);
 }
 
 TEST(DecodeQuestion, OfMemoryThatIsNotThereSeveralAttributesAreThoseOfNone) {

@@ -223,7 +223,7 @@ TEST_F(GraphTableTest, WhateverCannotBeReadMakesAllUnknown) {
   EXPECT_EQ(why(), "? it copies from or to an array");
   copy_.copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   driver_.missing = "cuGraphMemcpyNodeGetParams";
-  EXPECT_EQ(why(), "? the driver does not tell what its nodes do");
+  EXPECT_EQ(why(), "? the driver does not report what its nodes do");
   driver_.missing = "";
   EXPECT_EQ(why(), "2000+64r 1000+64w k(64) ");
 }
@@ -264,7 +264,7 @@ TEST_F(GraphTableTest, OtherChangesMakeItUnknown) {
   EXPECT_EQ(text().substr(0, 2), "? ");
   instantiate(graph);
   edit(GraphEdit::set_copy, &copy_, &copy_.copy);
-  EXPECT_EQ(text(), "? a node of it was changed that it was not seen to have");
+  EXPECT_EQ(text(), "? a node was changed that it is not known to have");
   edit(GraphEdit::destroy);
   EXPECT_EQ(table_.of(kExec), nullptr);
 }

@@ -83,8 +83,8 @@ TEST_F(RecordQueueTest, WhatIsWrittenCanBeReadMeanwhile) {
   queue.join();
 }
 
-// The file is a pipe that nobody reads: it takes its beginning, and then nothing more.
-TEST_F(RecordQueueTest, WhereItEndsEarlyNobodyWaitsForTheFile) {
+// The file is a pipe without a reader: it takes its beginning, and then nothing more.
+TEST_F(RecordQueueTest, IfItEndsEarlyTheFileIsNotWaitedFor) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   const int filler = ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);

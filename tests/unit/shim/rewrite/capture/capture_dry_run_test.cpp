@@ -41,7 +41,7 @@ TEST_F(RehearsalsTest, StreamsJoinByEvents) {
   wait(24, kOther);
   EXPECT_EQ(rehearsals.of(24), Numbers{}) << "of a stream that is no part of it";
   record(8, kEvent);
-  EXPECT_EQ(rehearsals.of(16), Numbers{}) << "nobody has waited yet";
+  EXPECT_EQ(rehearsals.of(16), Numbers{}) << "no stream has waited yet";
   wait(16, kEvent);
   record(16, kOther);
   wait(24, kOther);
@@ -67,7 +67,7 @@ TEST_F(RehearsalsTest, LaunchesRecordEventsToo) {
   launch.stream.key = 32;
   rehearsals.follow(launch);
   wait(40, kOther);
-  EXPECT_EQ(rehearsals.of(40), Numbers{}) << "somebody else has recorded it since";
+  EXPECT_EQ(rehearsals.of(40), Numbers{}) << "another stream has recorded it since";
 }
 
 TEST_F(RehearsalsTest, AnEventIsThatOfItsLastRecord) {

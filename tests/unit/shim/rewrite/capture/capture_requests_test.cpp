@@ -12,7 +12,7 @@ const auto kOne = reinterpret_cast<CUgraphExec>(0x10), kOther = reinterpret_cast
 
 CaptureRequests::Plan plan() { return std::make_shared<CapturePlan>(); }
 
-TEST(CaptureRequests, NobodyHasAskedForAnythingToBeginWith) {
+TEST(CaptureRequests, NothingIsRequestedInitially) {
   CaptureRequests requests;
   EXPECT_FALSE(requests.any());
   EXPECT_FALSE(requests.learns());
@@ -72,7 +72,7 @@ TEST(CaptureRequests, WhoHasLearnedHasItsCapturesOfHereWhateverCameOfIt) {
   EXPECT_FALSE(requests.next());
 }
 
-TEST(CaptureRequests, OfGraphsThatNobodyLearnedFromTheLastOneCounts) {
+TEST(CaptureRequests, OfGraphsWithoutLearningTheLastOneCounts) {
   CaptureRequests requests;
   requests.made(kOne);
   requests.planned(plan());

@@ -16,7 +16,7 @@ TEST(StrayWork, IsWhatTheThreadsOfACaptureSubmitPastIt) {
   stray.began(7, 1);
   stray.submitted(1, 7, nullptr);
   stray.submitted(1, 0, nullptr);
-  stray.submitted(2, 0, nullptr);  // somebody else's
+  stray.submitted(2, 0, nullptr);  // another thread's
   stray.submitted(3, 0, nullptr);  // who turns out to belong to it
   stray.submitted(3, 7, nullptr);
   stray.submitted(3, 0, nullptr);
@@ -56,7 +56,7 @@ TEST(StrayWork, OfCapturesAtOnce) {
   stray.submitted(1, 7, nullptr);
   stray.submitted(2, 8, nullptr);
   stray.submitted(2, 0, nullptr);
-  stray.submitted(1, 9, nullptr);  // which nobody has seen begin
+  stray.submitted(1, 9, nullptr);  // whose begin was not seen
   stray.ended(9, kOne);
   stray.ended(7, kOne);
   EXPECT_EQ(stray.of(kOne), 0u);
@@ -83,8 +83,8 @@ TEST(StrayWork, OfWhatIsRehearsedBesideCaptures) {
   EXPECT_EQ(stray.ended(7, kOne), 3u) << "what is done at once is no part of a capture";
 }
 
-// Whoever loads a library waits for this while it has the loader's lock, which the question asks for.
-TEST(StrayWork, NobodyWaitsWhileItIsAskedWhereACallReturnsTo) {
+// A thread that loads a library waits for this while it holds the loader's lock, which the lookup needs.
+TEST(StrayWork, TheLookupOfAReturnAddressBlocksNoOne) {
   static StrayWork* other = nullptr;
   static std::future<void> asked;
   StrayWork stray([](const void*) {

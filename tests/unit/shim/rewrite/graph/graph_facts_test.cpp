@@ -18,7 +18,7 @@ TEST(GraphFacts, WhatItWritesToIsHeldAgainstRanges) {
   GraphFacts facts;
   std::string what_else;
   EXPECT_FALSE(facts.writes_only({{0x1000, 64}}, what_else));
-  EXPECT_EQ(what_else, "memory of which nothing is known");
+  EXPECT_EQ(what_else, "unknown memory");
   facts.writes(std::vector{written(0x1000, 16, "add"), written(0x1030, 16, "mul")});
   what_else.clear();
   EXPECT_TRUE(facts.writes_only({{0x1000, 64}}, what_else));
@@ -45,7 +45,7 @@ TEST(GraphFacts, CodeThatGoesMayBeOfItsKernels) {
   facts.describe({1, 1, {&one}, {}, {}, {}});
   EXPECT_FALSE(facts.code_goes(&other));
   EXPECT_TRUE(facts.code_goes(&one));
-  EXPECT_TRUE(facts.code_goes(nullptr)) << "nobody knows which";
+  EXPECT_TRUE(facts.code_goes(nullptr)) << "unknown which";
 }
 
 TEST(GraphFacts, MemoryThatWentMayComeTogether) {

@@ -82,7 +82,7 @@ TEST(GraphPair, WhatTheRewrittenGraphHasToGain) {
     Driver driver;
     driver.rewritten_us = us;
     Trial one(driver);
-    one.pair.driver_settled();  // all turns come behind it
+    one.pair.driver_settled();  // all turns come after it
     one.launch();
     EXPECT_EQ(one.state(), in_one_state) << us;
     Trial both(driver);

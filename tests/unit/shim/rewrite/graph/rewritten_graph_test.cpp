@@ -14,8 +14,8 @@ namespace {
 
 using Edge = std::pair<std::uint32_t, std::uint32_t>;
 
-// A driver that has one graph, of kernels one behind the other, and at most one clone of it. Node i of the graph has
-// the handle i + 1, that of the clone kClone + i.
+// A driver that has one graph, a chain of kernels, and at most one clone of it. Node i of the graph has the handle i +
+// 1, that of the clone kClone + i.
 class Driver {
  public:
   static constexpr std::uintptr_t kClone = 100;
@@ -221,7 +221,7 @@ TEST_F(RewrittenGraphTest, SaysWhatTheDriverRefusesAndLeavesNothing) {
   EXPECT_EQ(build({0, 1}, false), "the driver refuses to make it executable (error 1)");
   EXPECT_EQ(driver_->flags.size(), 2u);
   refuses_ = 0;
-  for (const auto& [call, text] : {std::pair("remove", "to take its edges away"), std::pair("find", "to find a node"),
+  for (const auto& [call, text] : {std::pair("remove", "to remove its edges"), std::pair("find", "to find a node"),
                                    std::pair("add", "other edges")}) {
     refuses_call_ = call;
     EXPECT_EQ(build({0, 0}, false), std::string("the driver refuses ") + text + " (error 801)");

@@ -77,7 +77,7 @@ TEST_F(TouchedMemoryTest, WhatLedNowhereMustGoOnDoingSo) {
 }
 
 // A pair of numbers, where memory of the device's comes for the first time; but not what somebody may have chosen.
-TEST_F(TouchedMemoryTest, WhereNothingHasBeenNobodyMeansWhatComes) {
+TEST_F(TouchedMemoryTest, NewMemoryWhereNoneWasIsNotMeant) {
   touched_.name_stray({0x400000002, 0x302000000}, {0x302000000});
   Call call = memory(0x302000000, 0x200000000);
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::stream_ordered}) {

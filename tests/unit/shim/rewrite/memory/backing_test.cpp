@@ -67,7 +67,7 @@ TEST_F(BackingTest, WhatCannotComeBackIsAskedForAgain) {
   EXPECT_EQ(driver_.used(), 3 * kGrain);
 }
 
-TEST_F(BackingTest, WhereThereIsNoneNothingIsLeftBehind) {
+TEST_F(BackingTest, IfThereIsNoneNothingLeaks) {
   driver_.room = kGrain;
   EXPECT_EQ(get(3 * kGrain).address, 0u);
   driver_.room = SIZE_MAX;
@@ -78,11 +78,11 @@ TEST_F(BackingTest, WhereThereIsNoneNothingIsLeftBehind) {
   EXPECT_TRUE(driver_.physical.empty() && driver_.mapped.empty() && driver_.reserved.empty());
 }
 
-TEST_F(BackingTest, OfAContextThatEndsItGoesBehindThat) {
+TEST_F(BackingTest, MemoryOfAnEndingContextGoesAfterThat) {
   CUcontext const other = reinterpret_cast<CUcontext>(std::uintptr_t{0x2000});
   const Backing::Piece mine = get(kGrain), its = backing_.get(kGrain, other);
   backing_.context_ends(other);
-  EXPECT_FALSE(backing_.release(its.address)) << "nobody may touch it";
+  EXPECT_FALSE(backing_.release(its.address)) << "it may still be in use";
   backing_.context_ended(FakeMemory::kContext, true);
   EXPECT_EQ(driver_.used(), 2 * kGrain) << "that was another";
   backing_.context_ended(other, true);

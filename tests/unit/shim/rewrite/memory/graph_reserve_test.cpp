@@ -44,7 +44,7 @@ TEST_F(GraphReserveTest, LaunchesOfSeveralStreamsShareOnlyWhereTheFirstIsKnownTo
   EXPECT_EQ(mib(), 128u);
 }
 
-TEST_F(GraphReserveTest, AStreamIsDoneByItself) {
+TEST_F(GraphReserveTest, StreamsAreDoneIndependently) {
   launch(1, 64);
   const std::uint64_t before = moment_;
   launch(1, 32);

@@ -73,7 +73,7 @@ TEST_F(TransientMemoryTest, StaysWhileALaunchIsMade) {
   EXPECT_EQ(give_back(), 0u) << "it may run";
 }
 
-TEST_F(TransientMemoryTest, WhereThereIsNoneALaunchSaysSoAndTheNextOneAsksAgain) {
+TEST_F(TransientMemoryTest, IfThereIsNoneALaunchFailsAndTheNextOneRetries) {
   const auto a = make();
   give_back();
   driver_.room = 0;

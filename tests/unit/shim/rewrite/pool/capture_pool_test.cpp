@@ -9,12 +9,12 @@
 namespace nimble::shim {
 namespace {
 
-TEST_F(CapturePoolTest, ByItselfMemoryIsUsedAgainOnTheStreamThatReleasedIt) {
+TEST_F(CapturePoolTest, ByDefaultMemoryIsReusedOnTheStreamThatReleasedIt) {
   const std::uint64_t a = allocate(1000), b = allocate(1000);
   EXPECT_NE(a, b);
   EXPECT_TRUE(release(a));
   EXPECT_TRUE(release(b));
-  EXPECT_NE(allocate(1000, 0, 2), a) << "another stream is not behind the release";
+  EXPECT_NE(allocate(1000, 0, 2), a) << "another stream is not ordered after the release";
   EXPECT_EQ(allocate(900), b) << "the last one is the one that is in the cache";
   const std::uint64_t large = allocate(100'000);
   EXPECT_NE(large, a);
@@ -93,7 +93,7 @@ TEST_F(CapturePoolTest, ByAPlanMemoryLiesWhereThatSays) {
   EXPECT_EQ(memory.blocks[0].size, 2024u);
 }
 
-TEST_F(CapturePoolTest, WhoDoesNotKeepToThePlanIsToldSo) {
+TEST_F(CapturePoolTest, DeviationsFromThePlanAreReported) {
   for (const std::vector<std::uint64_t>& sizes :
        {std::vector<std::uint64_t>{1000, 999}, {1000, 1000, 500}, {1000, 1000, 500, 800, 1}}) {
     CapturePool pool(context_);
@@ -146,7 +146,7 @@ TEST_F(CapturePoolTest, APlanIsForOneStream) {
   }
 }
 
-TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) {
+TEST_F(CapturePoolTest, TheOrderOfAGraphFromSeveralCapturesIsUnknown) {
   for (const std::uint64_t capture : {1, 2}) {
     pool_.began(capture, Serve::once, nullptr);
     const std::uint64_t a = pool_.allocate(capture, {}, 1, 0, 1000)->address;
@@ -157,7 +157,7 @@ TEST_F(CapturePoolTest, OfAGraphThatSeveralCapturesHaveMadeNobodyKnowsTheOrder) 
   EXPECT_EQ(pool_.memory_of(graph(1))->events.size(), 4u);
 }
 
-TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsNoneInThis) {
+TEST_F(CapturePoolTest, AReleaseInAnotherCaptureIsNotOneInThis) {
   pool_.began(kCapture, Serve::once, nullptr);
   const std::uint64_t a = allocate(1000);
   EXPECT_EQ(pool_.release(a, 1, kCapture + 1, 5), Release::done);
@@ -219,7 +219,7 @@ TEST_F(CapturePoolTest, AnExecutableThatIsUpdatedForEverHasTheMemoryOfItsLastGra
                  : pool_.graphs().updated(graph(capture), exec(1));
     pool_.graphs().updated(graph(capture), exec(1));  // from the same one again
     pool_.graphs().launched(exec(1), 1);
-    EXPECT_EQ(pool_.former().has_retired(), capture > 1) << "as soon as nobody launches it any more";
+    EXPECT_EQ(pool_.former().has_retired(), capture > 1) << "once it cannot be launched any more";
     EXPECT_LE(context_.live.size(), 2u);
     pool_.former().sweep(pool_.former().moment());
     EXPECT_EQ(context_.live.size(), 1u);
@@ -267,7 +267,7 @@ TEST_F(CapturePoolTest, WhatTheGpuMayBeAtWorkInIsNotUsedAgainAtOnce) {
   EXPECT_TRUE(release(dead, std::nullopt));
 }
 
-TEST_F(CapturePoolTest, WhoeverIsNotBehindAReleaseDoesNotGetItsMemory) {
+TEST_F(CapturePoolTest, AStreamNotOrderedAfterAReleaseDoesNotGetItsMemory) {
   const std::uint64_t a = allocate(1000);
   EXPECT_TRUE(release(a));
   const std::uint64_t b = allocate(1000, 0, 2);
@@ -326,7 +326,7 @@ TEST_F(CapturePoolTest, MemoryOfCapturesThatCameToNothingGoesToOthers) {
   EXPECT_TRUE(context_.live.empty());
 }
 
-TEST_F(CapturePoolTest, SpareMemoryThatNobodyCanNameAnyMoreGoes) {
+TEST_F(CapturePoolTest, SpareMemoryThatCannotBeNamedAnyMoreIsReleased) {
   const std::uint64_t a = allocate(1000);
   pool_.graphs().ended(kCapture, nullptr);
   EXPECT_FALSE(pool_.former().has_retired());
@@ -364,10 +364,10 @@ TEST_F(CapturePoolTest, WhatOthersMayReachComesFromThePoolThatTheyReach) {
   pool_.graphs().ended(8, graph(1));
   pool_.graphs().destroyed(graph(1));
   while (pool_.former().has_spare()) pool_.former().reuse();
-  EXPECT_NE(allocate(1000), a + 512) << "nobody else reaches what is not there";
+  EXPECT_NE(allocate(1000), a + 512) << "no other capture gets abandoned memory";
   const auto next = pool_.allocate(9, reached, 1, 0, 1000);
   ASSERT_TRUE(next);
-  EXPECT_EQ(context_.of_pool.size(), 1u) << "what nobody uses is used again";
+  EXPECT_EQ(context_.of_pool.size(), 1u) << "unused memory is reused";
   pool_.release(a, 1, 0, std::nullopt);
   EXPECT_TRUE(pool_.allocate(10, {nullptr, 2}, 1, 0, 1000));
   EXPECT_EQ(context_.of_pool.size(), 2u) << "of the pool that it is now";
@@ -380,7 +380,7 @@ TEST_F(CapturePoolTest, APoolIsNotWaitedForForGood) {
   EXPECT_EQ(context_.streams, 0);
 }
 
-TEST_F(CapturePoolTest, GoesOnceNobodyCanUseIt) {
+TEST_F(CapturePoolTest, IsReleasedOnceItCannotBeUsed) {
   const std::uint64_t a = allocate(1000);
   pool_.graphs().ended(kCapture, graph(1));
   pool_.graphs().instantiated(graph(1), exec(2));
@@ -422,7 +422,7 @@ TEST_F(CapturePoolTest, OfAGraphThatIsAPartOfOthersItStaysForGood) {
   EXPECT_FALSE(pool_.former().has_retired());
 }
 
-TEST_F(CapturePoolTest, TellsWhetherWhatACaptureGetsLiesApart) {
+TEST_F(CapturePoolTest, TellsWhetherACapturesAllocationsAreDisjoint) {
   EXPECT_FALSE(pool_.serves_apart(99, 1000));
   pool_.began(8, Serve::again, nullptr);
   EXPECT_FALSE(pool_.serves_apart(8, 1000));

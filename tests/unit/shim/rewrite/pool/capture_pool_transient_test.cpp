@@ -64,7 +64,7 @@ TEST_F(CapturePoolTransientTest, WhatIsUsedAgainInTheCaptureAndLastsIsNot) {
   EXPECT_EQ(part(1), nullptr);
 }
 
-TEST_F(CapturePoolTransientTest, NotOfCapturesThatSomebodyHasAskedFor) {
+TEST_F(CapturePoolTransientTest, NotOfCapturesOnRequest) {
   pool_.began(1, Serve::again, nullptr);
   const std::uint64_t plain = get(1, kLarge);
   EXPECT_EQ(plain, FakeMemory::kPlain);
@@ -74,7 +74,7 @@ TEST_F(CapturePoolTransientTest, NotOfCapturesThatSomebodyHasAskedFor) {
   EXPECT_EQ(part(1), nullptr);
 }
 
-TEST_F(CapturePoolTransientTest, NotWhereNobodyKnowsWhenItRuns) {
+TEST_F(CapturePoolTransientTest, NotIfItIsUnknownWhenItRuns) {
   capture(1);
   capture(2);
   const std::size_t before = driver_.used();

@@ -39,7 +39,7 @@ TEST_F(FormerMemoryTest, WhatIsRetiredGoesWithTheSweepAfterItsMoment) {
   const auto gone = former_.sweep(former_.moment(), [&](const std::vector<MemorySlot>& slots) {
     told = true;
     EXPECT_EQ(slots.size(), 1u);
-    EXPECT_FALSE(driver_.live.empty()) << "told before anybody else may get it";
+    EXPECT_FALSE(driver_.live.empty()) << "reported before it can be reallocated";
   });
   EXPECT_TRUE(told);
   ASSERT_EQ(gone.size(), 1u);
@@ -49,13 +49,13 @@ TEST_F(FormerMemoryTest, WhatIsRetiredGoesWithTheSweepAfterItsMoment) {
   EXPECT_FALSE(former_.holds(base));
 }
 
-TEST_F(FormerMemoryTest, WhatNeverWasThereGoesToOthersOnceThatWasTold) {
+TEST_F(FormerMemoryTest, AbandonedMemoryGoesToOthersOnceThatWasReported) {
   FormerMemory::Left one = left(/*abandoned=*/true);
   const std::uint64_t base = one.chunks.front().base;
   former_.take_over(std::move(one));
   EXPECT_FALSE(former_.has_retired());
   EXPECT_TRUE(former_.has_spare());
-  EXPECT_FALSE(former_.take_spare({}, 512)) << "nobody has heard of it";
+  EXPECT_FALSE(former_.take_spare({}, 512)) << "it was not reported yet";
   EXPECT_EQ(former_.reuse().size(), 1u);
   EXPECT_FALSE(former_.has_spare());
   EXPECT_FALSE(former_.take_spare({nullptr, 3}, 512)) << "it lies elsewhere";

@@ -23,7 +23,7 @@ TEST(Workspaces, OneThatIsSetIsGivenToOneProduct) {
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, false));
 }
 
-TEST(Workspaces, OneThatIsForOneProductIsNobodyElses) {
+TEST(Workspaces, OneForOneProductIsNotShared) {
   Workspaces spaces;
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, true);
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, true));

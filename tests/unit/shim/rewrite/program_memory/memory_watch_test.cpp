@@ -76,7 +76,7 @@ TEST_F(MemoryWatchTest, ContextsEnd) {
   EXPECT_EQ(*gone, 1u);
 }
 
-TEST_F(MemoryWatchTest, WhatNobodyKnowsIsNotWatched) {
+TEST_F(MemoryWatchTest, UnknownMemoryIsNotWatched) {
   EXPECT_EQ(add({0x10000, 0x11000}), nullptr);
   EXPECT_EQ(add({8}), nullptr);
   const std::uint32_t* const nothing = add({});

@@ -101,7 +101,7 @@ TEST_F(ReleasedMemoryTest, PiecesThatLieInEachOther) {
   EXPECT_TRUE(names(2500));
 }
 
-TEST_F(ReleasedMemoryTest, OfAGraphThatIsTooOldNobodyCanTell) {
+TEST_F(ReleasedMemoryTest, ATooOldGraphIsUnknown) {
   released_.began(7);
   released_.ended(7, graph_);
   for (std::uint64_t i = 0; i < 5000; ++i) released_.goes(1'000'000 + i * 1000, 1);

@@ -68,7 +68,7 @@ TEST_F(BundleFolderTest, WhatOthersPutThereMeanwhileStays) {
   EXPECT_EQ(read("first/bundle/image-0.bin"), "one");
 }
 
-TEST_F(BundleFolderTest, WhereSomethingStandsInTheWayItHasAnotherName) {
+TEST_F(BundleFolderTest, IfSomethingIsInTheWayItHasAnotherName) {
   const auto taken = [&](const std::string& expected) {
     BundleFolder folder;
     EXPECT_EQ(save(folder, {"one"}), "");
@@ -77,7 +77,7 @@ TEST_F(BundleFolderTest, WhereSomethingStandsInTheWayItHasAnotherName) {
     return folder.why_other();
   };
   write("first/bundle", "theirs");
-  EXPECT_EQ(taken("bundle.nimble"), "is no folder");
+  EXPECT_EQ(taken("bundle.nimble"), "is not a folder");
   EXPECT_EQ(read("first/bundle"), "theirs");
   std::filesystem::remove(root_ / "first/bundle");
   std::filesystem::create_directory_symlink(root_ / "second", root_ / "first/bundle");
@@ -94,7 +94,7 @@ TEST_F(BundleFolderTest, WhereSomethingStandsInTheWayItHasAnotherName) {
   EXPECT_EQ(read("first/bundle/notes"), "theirs");
 }
 
-TEST_F(BundleFolderTest, AFolderThatSomebodyIsAtIsTheirs) {
+TEST_F(BundleFolderTest, AFolderInUseIsLeftAlone) {
   BundleFolder first, second, third;
   ASSERT_EQ(save(first, {"one"}), "");
   ASSERT_EQ(save(second, {"two"}), "");
@@ -126,7 +126,7 @@ TEST_F(BundleFolderTest, ATraceIsCopiedOnce) {
   BundleFolder folder;
   ASSERT_EQ(save(folder, {}), "");
   EXPECT_NE(folder.add_trace((root_ / "nothing").string()), "");
-  EXPECT_NE(folder.add_trace((root_ / "second").string()).find("is no file"), std::string::npos);
+  EXPECT_NE(folder.add_trace((root_ / "second").string()).find("is not a file"), std::string::npos);
   ASSERT_EQ(folder.add_trace((root_ / "trace").string()), "");
   EXPECT_EQ(folder.add_trace((root_ / "first/bundle/trace.json").string()), "") << "it is that already";
   EXPECT_EQ(read("first/bundle/trace.json"), "[\n");

@@ -154,7 +154,7 @@ TEST_F(CaptureTest, ACopyFromNowhereIsNoCrash) {
 }
 
 // A call of another thread that has waited for the lock meanwhile finds it all over.
-TEST_F(CaptureTest, AFailureIsSeenByWhoeverWaitedForIt) {
+TEST_F(CaptureTest, WaitersSeeAFailure) {
   steps(3);
   ASSERT_EQ(Driver::asked["create"], 0);
   std::promise<void> inside, other_waits;

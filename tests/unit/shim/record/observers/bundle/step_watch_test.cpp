@@ -8,8 +8,8 @@
 namespace nimble::shim {
 namespace {
 
-// Feeds letters, one an op, all of them launches but z; an upper-case letter comes behind a place where the host looks.
-// Memory was there from the start.
+// Feeds letters, one an op, all of them launches but z; an upper-case letter comes after a point where the host
+// observes. Memory was there from the start.
 struct Feed {
   StepWatch watch;
   std::vector<std::string> began;  // what was proposed, as "period at op"
@@ -63,7 +63,7 @@ TEST(StepWatch, LayersThatNameOtherMemoryAreNoStep) {
     }
     feed.op('o', 2);
   }
-  // Proposed anew each time, since nobody has settled it.
+  // Proposed each time, since it was not settled.
   ASSERT_FALSE(feed.began.empty());
   EXPECT_EQ(feed.began.front(), "14 at 42");
 }
@@ -157,7 +157,7 @@ TEST(StepWatch, WhatIsLookedAtGrowsWithTheOps) {
   EXPECT_LT(looked_at[1], 3 * looked_at[0]);
 }
 
-// Nobody begins what is proposed, as while another step is being saved.
+// The proposal is not taken up, as while another step is being saved.
 TEST(StepWatch, ALongRunOfOneOpTakesNoLonger) {
   Feed feed;
   for (int i = 0; i < 10'000; ++i) feed.op('a');

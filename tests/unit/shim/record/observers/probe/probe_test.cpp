@@ -111,7 +111,7 @@ TEST(LiveObjects, AContextTakesItsOwnMemoryAlong) {
   allocate(0x1000, MemoryKind::device, mine);
   allocate(0x2000, MemoryKind::pinned, other);
   allocate(0x3000, MemoryKind::stream_ordered, nullptr);  // a pool is the device's
-  allocate(0x4000, MemoryKind::managed, nullptr);         // of which nobody knows
+  allocate(0x4000, MemoryKind::managed, nullptr);         // which the driver does not tell
   objects.context_ends(other);
   EXPECT_TRUE(objects.find(0x1000));
   EXPECT_FALSE(objects.find(0x2000));
@@ -286,7 +286,7 @@ TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
   EXPECT_EQ(seen([&] { store(b_, kChunk, address(a_)); }), "wrote some") << "in the last chunk, which is a short one";
   EXPECT_EQ(seen([&] { store(a_, 0, 80); }), "some");
   // With a context all goes that is not known to live on. What lies there may be addresses of it all the same, whatever
-  // became of it: nobody asks whether the driver has ended it.
+  // became of it: it is not checked whether the driver has ended it.
   Call end;
   end.kind = CallKind::context_end;
   end.traced = true;
@@ -294,9 +294,8 @@ TEST_F(ProbeTest, AddressesAreSeenWhereverTheyLie) {
   allocate(a_);
   EXPECT_EQ(seen([] {}), "none");
   EXPECT_EQ(seen([&] { store(a_, 0, address(b_, 16)); }), "wrote some");
-  EXPECT_EQ(seen([&] { store(a_, 0, std::uint64_t{0x7f0012345678}); }), "some")
-      << "what was there before is somebody's";
-  EXPECT_EQ(seen([] {}), "none") << "this is nobody's";
+  EXPECT_EQ(seen([&] { store(a_, 0, std::uint64_t{0x7f0012345678}); }), "some") << "the previous content is someone's";
+  EXPECT_EQ(seen([] {}), "none") << "this is no one's";
   // Of a launch that names nothing, nothing of the one before.
   const auto* list = launch({0, 0, 0, 0}, [] {});
   EXPECT_EQ(std::count(list->begin(), list->end(), kProbeSawAddresses), 0);
@@ -361,7 +360,7 @@ TEST_F(ProbeTest, NothingIsAskedWhileAnythingCaptures) {
   EXPECT_TRUE(Driver::asked.empty());
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "A");
   EXPECT_EQ(Driver::mode_now, CU_STREAM_CAPTURE_MODE_GLOBAL);
-  // A stream of which nobody knew.
+  // An unknown stream.
   Driver::refused["is_capturing"] = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
   EXPECT_EQ(probe_.totals().launches, 1u);
@@ -424,7 +423,7 @@ TEST_F(ProbeTest, DoesNotWaitForLong) {
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] { Driver::not_ready = 3; })), "A");
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] { Driver::not_ready = ~std::uint64_t{0}; })), "nothing");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
-  EXPECT_NE(probe_.totals().why_ended.find("waited in vain"), std::string::npos);
+  EXPECT_NE(probe_.totals().why_ended.find("a wait timed out"), std::string::npos);
   Driver::not_ready = 0;
   EXPECT_EQ(text(launch({address(a_), 0, 0, 0}, [] {})), "nothing");
 }
@@ -448,7 +447,7 @@ TEST_F(ProbeTest, OtherThreadsSubmitBeforeOrAfterIt) {
   EXPECT_TRUE(passed);
 }
 
-TEST_F(ProbeTest, NobodyWaitsForARecordingThatHasEnded) {
+TEST_F(ProbeTest, ARecordingThatHasEndedIsNotWaitedFor) {
   const std::string path = testing::TempDir() + "/probe_test." + std::to_string(getpid()) + ".json";
   {
     Recorder recorder({.path = path, .limit_bytes = 1 << 16}, driver_, make_observers({.probe = true}, driver_));
@@ -479,7 +478,7 @@ TEST_F(ProbeTest, NobodyWaitsForARecordingThatHasEnded) {
   std::filesystem::remove(path);
 }
 
-TEST(Gate, NobodyWaitsForEver) {
+TEST(Gate, NoThreadWaitsForEver) {
   Gate gate;
   EXPECT_TRUE(gate.pass(milliseconds(0)));
   EXPECT_TRUE(gate.enter(milliseconds(0)));

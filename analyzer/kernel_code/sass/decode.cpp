@@ -14,7 +14,7 @@ constexpr unsigned kBra = 0x947, kCallRel = 0x944, kBssy = 0x945, kBraUniform = 
                    kWarpsyncImmediate = 0x948, kBpt = 0x95c, kRet = 0x950, kBraDiv = 0x1947, kCallRelR = 0x344,
                    kBrx = 0x949, kBrxu = 0x1958, kLdcu = 0x17ac, kLdc = 0xb82, kUblkred = 0x13bb, kLdsm = 0x83b,
                    kStsm = 0x844, kLdgmcs = 0x19a, kIsetp = 0x20c, kPlop3 = 0x81c, kUplop3 = 0x189c, kRedg = 0x198e,
-                   kRedgs = 0x19a6;
+                   kRedgs = 0x19a6, kMov64 = 0x402, kUmov64 = 0x1482;
 
 unsigned bits_of(File file, unsigned arch) {
   switch (file) {
@@ -53,7 +53,7 @@ class Decoder {
     out_.copies_predicate = (out_.opcode == kPlop3 || out_.opcode == kUplop3) && word_.bits(72, 5) == 0x10 &&
                             word_.bits(64, 3) == 0 && word_.bit(71) == 0 && word_.bit(80) == 0 && word_.bit(90) == 0 &&
                             out_.read.size() == 1;
-    if (row_->has_immediate) out_.immediate = static_cast<std::uint32_t>(word_.bits(32, 32));
+    if (row_->has_immediate) immediate();
     memory();
     target();
     if (out_.unknown_registers) out_.what = Class::unknown;
@@ -128,6 +128,14 @@ class Decoder {
       operand.bytes = 8;
     }
     out_.constant = operand;
+  }
+
+  // That of a MOV of 64 bits has 64 bits itself, from bit 24 on: told where it is no more than 32.
+  void immediate() {
+    if (out_.opcode != kMov64 && out_.opcode != kUmov64)
+      out_.immediate = static_cast<std::uint32_t>(word_.bits(32, 32));
+    else if (word_.bits(56, 32) == 0)
+      out_.immediate = static_cast<std::uint32_t>(word_.bits(24, 32));
   }
 
   // Arithmetic of 64 bits takes two words of a bank.

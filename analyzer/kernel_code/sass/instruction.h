@@ -135,7 +135,7 @@ struct Instruction {
   Few<Registers, 8> written;
   Few<Registers, 12> read;  // without the guard
   std::optional<ConstantOperand> constant;
-  std::optional<std::uint32_t> immediate;  // of arithmetic, in operand B or C
+  std::optional<std::uint32_t> immediate;  // of arithmetic, in operand B or C; not one of more than 32 bits
   bool is_not_zero = false;                // tests whether what it reads is not zero, and nothing else
   bool copies_predicate = false;           // what it writes first is the one predicate that it reads
   Few<MemoryOperand, 2> memory;

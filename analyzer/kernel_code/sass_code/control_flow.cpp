@@ -35,6 +35,8 @@ class Builder {
       return std::move(flow_);
     }
     flow_.text = kernel_.text;
+    for (const auto& [byte, symbol] : kernel_.in_text)
+      flow_.relocated.insert(byte / static_cast<std::uint32_t>(kInstructionBytes));
     flow_.instructions.resize(kernel_.instructions());
     ends_.resize(kernel_.instructions());
     reached_.resize(kernel_.instructions());

@@ -7,6 +7,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,8 @@ struct ControlFlow {
   std::vector<Instruction> instructions;  // by their place in the text; those that are not reached are not decoded
   std::vector<Block> blocks;
   std::vector<Function> functions;
-  Bytes text;  // the kernel's
+  Bytes text;                         // the kernel's
+  std::set<std::uint32_t> relocated;  // instructions into which the loader puts something
 
   Word word(std::uint32_t instruction) const {
     const std::uint64_t at = std::uint64_t{instruction} * kInstructionBytes;

@@ -10,7 +10,8 @@ namespace nimble::code::sass {
 namespace {
 
 // Attributes of .nv.info.
-constexpr std::uint8_t kParamCbank = 0x0a, kKparamInfo = 0x17, kCbankParamSize = 0x19, kIndirectBranches = 0x34;
+constexpr std::uint8_t kParamCbank = 0x0a, kKparamInfo = 0x17, kCbankParamSize = 0x19, kIndirectBranches = 0x34,
+                       kKparamInfoV2 = 0x45;  // of kernels with more than 4 KiB of parameters
 
 constexpr std::uint32_t kMostParams = 32764;  // bytes, of sm_70 and later
 
@@ -59,6 +60,8 @@ class Reader {
       } else if (info.attribute == kKparamInfo && info.bytes.size() >= 12) {
         kernel_.params.push_back(
             {*read_at<std::uint16_t>(info.bytes, 6), *read_at<std::uint32_t>(info.bytes, 8) >> 18});
+      } else if (info.attribute == kKparamInfoV2 && info.bytes.size() >= 12) {
+        kernel_.params.push_back({*read_at<std::uint16_t>(info.bytes, 6), *read_at<std::uint32_t>(info.bytes, 8)});
       } else if (info.attribute == kCbankParamSize) {
         size_ = info.value;
       } else if (info.attribute == kIndirectBranches) {
@@ -73,7 +76,8 @@ class Reader {
               [](const KernelParam& a, const KernelParam& b) { return a.offset < b.offset; });
     std::uint32_t end = 0;
     for (const KernelParam& param : kernel_.params) {
-      if (param.offset < end || param.bytes == 0 || param.offset + param.bytes > kernel_.param_bytes)
+      if (param.offset < end || param.bytes == 0 || param.bytes > kernel_.param_bytes ||
+          param.offset + param.bytes > kernel_.param_bytes)
         return fail("its parameters overlap");
       end = param.offset + param.bytes;
     }

@@ -122,18 +122,14 @@ ValueId Values::initial(std::uint32_t variable) {
   return found->second;
 }
 
-// Whether there is one block that the variable comes from.
+// Whether the variable is what it was in the one block before this. What a callee wrote is not that: each call of it
+// writes another value.
 bool Values::is_one_way(std::uint32_t block, std::uint32_t variable, std::uint32_t& from) const {
   const Block& here = flow_.blocks[block];
   const Function& function = flow_.functions[here.function];
   if (here.from.size() != 1 || block == function.entry) return false;
   from = here.from.front().block;
-  if (!here.from.front().after_call) return true;
-  const Function& callee = flow_.functions[flow_.blocks[from].callee];
-  if (!callee.clobbered.test(variable)) return true;
-  if (callee.returns.size() != 1) return false;
-  from = callee.returns.front();
-  return true;
+  return !here.from.front().after_call || !flow_.functions[flow_.blocks[from].callee].clobbered.test(variable);
 }
 
 ValueId Values::at_entry(std::uint32_t block, std::uint32_t variable) {
@@ -169,6 +165,7 @@ void Values::fill_choices() {
       if (!each.after_call || !flow_.functions[called].clobbered.test(variable)) {
         from.push_back(at_end(each.block, variable));
       } else {
+        returned_.insert(choice);
         for (const std::uint32_t returning : flow_.functions[called].returns)
           from.push_back(at_end(returning, variable));
       }

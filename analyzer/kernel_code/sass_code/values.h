@@ -5,12 +5,14 @@
 // and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
 // other. Found from the places that read (M. Braun et al., Simple and Efficient Construction of Static Single
 // Assignment Form, CC 2013), so what is never read is not there. A register that a callee does not write is the
-// caller's after the call. Owns all it has; one thread.
+// caller's after the call; one that it writes is a choice there, for what two calls write is not the same. Owns all it
+// has; one thread.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,7 @@ class Values {
   std::vector<std::uint32_t> order_;
   std::vector<std::vector<std::uint32_t>> callers_;           // by function: blocks
   std::unordered_map<ValueId, std::uint32_t> entry_choices_;  // of which function
+  std::unordered_set<ValueId> returned_;                      // choices of what a callee has written
 
   std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
   std::vector<Fact> guards_;      // by instruction

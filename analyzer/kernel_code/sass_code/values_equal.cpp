@@ -25,7 +25,8 @@ void Values::make_same(ValueId value, ValueId as) {
   if (as != kNoValue && same_as_[value] == value && representative(as) != value) same_as_[value] = as;
 }
 
-// A choice among one value and itself is that value. What that makes equal may make others so.
+// A choice among one value and itself is that value, but where another call of a function begins or has ended: there
+// it is another value each time. What that makes equal may make others so.
 void Values::join_equal_choices() {
   constexpr int kMostRounds = 16;
   bool changed = true;
@@ -33,7 +34,7 @@ void Values::join_equal_choices() {
     changed = false;
     for (ValueId value = 0; value < values_.size(); ++value) {
       if (values_[value].kind != Value::Kind::choice || same_as_[value] != value) continue;
-      if (values_[value].predicate != kNoValue || entry_choices_.contains(value)) continue;
+      if (values_[value].predicate != kNoValue || entry_choices_.contains(value) || returned_.contains(value)) continue;
       ValueId only = kNoValue;
       bool is_one = true;
       for (const ValueId from : choices(value)) {
@@ -113,7 +114,7 @@ void Values::find_equal_predicates() {
 }
 
 // What computes the same of the same has the same result: instructions that differ in nothing but where they put it.
-// Of those that other threads, or the time, have a part in there is none.
+// Of those that other threads, the time, or the loader have a part in there is none.
 void Values::find_equal_results() {
   std::map<std::vector<std::uint64_t>, ValueId> known;
   for (const std::uint32_t at : order_) {
@@ -123,6 +124,7 @@ void Values::find_equal_results() {
                          (instruction.what == Class::integer && name != "SHFL" && name != "R2UR" && name != "RPCMOV") ||
                          (instruction.what == Class::predicate && name != "ELECT" && name != "R2P");
     if (!is_pure || instruction.guard.when != Guard::When::always || instruction.written.size() == 0) continue;
+    if (flow_.relocated.contains(at)) continue;
     Word word = flow_.word(at);
     const auto clear = [&](unsigned first, unsigned count) {
       for (unsigned bit = first; bit < first + count; ++bit)

@@ -83,9 +83,10 @@ ContentsFlow::Known ContentsFlow::known_result(const Value& value, int depth) co
   }
   if (!only) return {};
   if (is_sum && name == "IMAD" && only->at != kAtC) return {};  // a product
-  // Of IADD3 these negate an operand, or add a carry.
-  for (const unsigned bit : {72u, 74u, 75u})
-    if (name != "MOV" && name != "R2UR" && flow_.word(at).bit(bit) != 0) return {};
+  // Of IADD3 these negate an operand, or add a carry; bit 63 does where it is no immediate's.
+  for (const unsigned bit : {63u, 72u, 74u, 75u})
+    if (name != "MOV" && name != "R2UR" && flow_.word(at).bit(bit) != 0 && (bit != 63 || !instruction.immediate))
+      return {};
   const auto read = values_.read(at, *only);
   if (read.empty()) return {};
   Known place = known(read[0], depth + 1);

@@ -90,6 +90,29 @@ class Operation {
     return instruction_.constant ? weak(all, contents_.either(constant_(0), constant_(1))) : all;
   }
 
+  // Of an operation whose operands are all alike: each of them, wherever it stands. The opcodes' forms do not say that
+  // for all of them: SEL of 64 bits has its second operand where others have a third.
+  std::vector<Content> operands(unsigned index) const {
+    std::vector<Content> all;
+    for (const Registers& registers : instruction_.read)
+      if (registers.file == File::r || registers.file == File::ur) all.push_back(operand_(registers.at, index));
+    if (instruction_.constant) all.push_back(constant_(index));
+    if (instruction_.immediate) all.push_back(*instruction_.immediate == 0u ? kZero : kNumber);
+    return all;
+  }
+  // One of two; what is not there is the register of zeros.
+  Content chosen(unsigned index) const {
+    const std::vector<Content> all = operands(index);
+    Content result = all.size() < 2 ? kZero : Content{};
+    for (const Content& each : all) result = contents_.either(result, each);
+    return result;
+  }
+  Content added(unsigned index) const {
+    Content result = kZero;
+    for (const Content& each : operands(index)) result = sum(result, each);
+    return result;
+  }
+
   // What is moved is in one place.
   Content moved(unsigned index) const {
     if (instruction_.constant) return constant_(index);
@@ -101,14 +124,17 @@ class Operation {
       any = true;
     }
     if (any) return all;
-    return instruction_.immediate.value_or(0) == 0 ? kZero : kNumber;
+    if (instruction_.immediate) return *instruction_.immediate == 0u ? kZero : kNumber;
+    // The register of zeros; or a number of 64 bits.
+    const bool is_register = (instruction_.opcode >> 9 & 7) != 2;
+    return is_register ? kZero : kNumber;
   }
 
   Content lea() const {
-    const bool upper = word_.bit(80) != 0;
-    const bool is_shifted = upper || word_.bits(75, 5) != 0;
-    const Content scaled = is_shifted ? weak(of(kA), upper ? of(kC) : kNumber) : of(kA);
-    return sum(of(kB), scaled);
+    const bool upper = word_.bit(80) != 0, is_shifted = word_.bits(75, 5) != 0;
+    // Without a shift the upper half of the third operand and the first is the third; or the first's sign.
+    if (upper && !is_shifted) return sum(of(kB), contents_.either(of(kC), weak(of(kA))));
+    return sum(of(kB), is_shifted ? weak(of(kA), upper ? of(kC) : kNumber) : of(kA));
   }
 
   // A product of which one factor is one is the other.
@@ -153,10 +179,10 @@ class Operation {
     if (name == "MOV" || name == "UMOV" || name == "R2UR") return moved(index);
     if (name == "SHFL") return operand_(kAtA, 0);
     if (name == "SEL" || name == "USEL" || name == "IMNMX" || name == "VIMNMX" || name == "UIMNMX" || name == "UVIMNMX")
-      return contents_.either(of(kA, index), of(kB, index));
-    if (name == "IADD3" || name == "UIADD3") return sum(of(kA, index), sum(of(kB, index), of(kC, index)));
-    if (name == "IADD" || name == "VIADD" || name == "UVIADD") return sum(of(kA, index), of(kB, index));
-    if (name == "LOP3" || name == "ULOP3") return sum(of(kA), sum(of(kB), of(kC)));
+      return chosen(index);
+    if (name == "IADD3" || name == "UIADD3" || name == "IADD" || name == "VIADD" || name == "UVIADD" ||
+        name == "LOP3" || name == "ULOP3")
+      return added(index);
     if (name == "LEA" || name == "ULEA") return lea();
     if (name == "IMAD" || name == "UIMAD") return multiply(index);
     if (name == "PRMT" || name == "UPRMT") return permuted();

@@ -172,6 +172,28 @@ TEST(Decode, TellsTheConstantsOfTheText) {
   EXPECT_GT(compared, 100u);
 }
 
+TEST(Decode, TellsTheImmediatesOfTheText) {
+  const std::regex number("(-?)0x([0-9a-f]+)");
+  std::size_t compared = 0;
+  for (const Sampled& one : sample()) {
+    const Instruction found = decode(one.word, one.arch);
+    // Those of SHFL stand elsewhere; they are no operands of arithmetic.
+    if (found.what != Class::integer || !found.immediate || name_in(one.text) == "SHFL") continue;
+    std::set<std::uint32_t> theirs;
+    for (std::sregex_iterator at(one.text.begin(), one.text.end(), number), end; at != end; ++at) {
+      const auto value = static_cast<std::uint32_t>(std::stoull((*at)[2], nullptr, 16));
+      theirs.insert((*at)[1].length() != 0 ? 0u - value : value);
+    }
+    EXPECT_TRUE(theirs.contains(*found.immediate)) << one.text << " has " << *found.immediate;
+    ++compared;
+  }
+  EXPECT_GT(compared, 100u);
+  // MOV.64 R2, 0x4; UMOV.64 UR4, 0x10; and one of more than 32 bits.
+  EXPECT_EQ(decode({0x0000000004027402, 0x000fc60000000000}, 120).immediate, 4u);
+  EXPECT_EQ(decode({0x0000000010047482, 0x000fe20008000000}, 120).immediate, 16u);
+  EXPECT_EQ(decode({0x0000000004027402, 0x000fc60000000001}, 120).immediate, std::nullopt);
+}
+
 TEST(Decode, TellsTheGuardOfTheText) {
   const std::regex guard(R"(^@(!?)(U?P)([0-9T]))");
   for (const Sampled& one : sample()) {

@@ -1,0 +1,174 @@
+#include "tests/sass/check/claims.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "analyzer/kernel_code/ptx/compiler_names.h"
+
+namespace nimble::code::oracle {
+namespace {
+
+using emulator::mixed;
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(mixed(seed)) {}
+  std::uint64_t next() { return state_ = mixed(state_); }
+  std::uint32_t below(std::uint32_t most) { return static_cast<std::uint32_t>(next() >> 33) % most; }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::uint32_t some_number(Random& random, bool small) {
+  switch (small ? 7 : random.below(8)) {
+    case 0:
+      return 0;
+    case 1:
+      return 0u - random.below(4);
+    case 2:
+      return random.below(1000);
+    case 3:
+      return static_cast<std::uint32_t>(random.next() >> 32);
+    default:
+      return random.below(12);
+  }
+}
+
+struct Object {
+  bool is_variable = false;
+  std::uint32_t word = 0;
+  std::string_view variable;
+};
+
+class Run {
+ public:
+  Run(const emulator::Program& program, const Layout& layout, const Claims& claims, std::uint64_t seed,
+      const Measure& measure, Tally& tally)
+      : program_(program), claims_(claims), random_(seed), objects_(seed), measure_(measure), tally_(tally) {
+    launch_.threads = random_.below(4) == 0 ? 1 : random_.below(3) == 0 ? 40 : 4 + random_.below(29);
+    launch_.blocks = random_.below(3) == 0 ? 2 : 1;
+    launch_.params.assign(program.param_bytes, 0);
+    for (std::uint32_t at = 0; at + 4 <= program.param_bytes; at += 4) put(at, some_number(random_, measure.small), 4);
+    for (std::uint32_t at = 0; at + 8 <= program.param_bytes; at += 8) {
+      const bool is_pointer = layout.known ? std::ranges::count(layout.pointers, at) != 0 : random_.below(4) != 0;
+      // Numbers of 64 bits are small.
+      if (!is_pointer && (!layout.known || random_.below(4) != 0)) put(at + 4, 0, 4);
+      if (is_pointer) put(at, add({false, at, {}}), 8);
+    }
+    for (const emulator::Variable& variable : program.variables)
+      launch_.variables.push_back(add({true, 0, variable.name}));
+  }
+
+  std::string run() {
+    launch_.most_steps = measure_.most_steps;
+    emulator::Memory memory(random_.next(), random_.below(3) != 0 || measure_.small);
+    emulator::Machine machine(program_, launch_, memory, [&](const emulator::Access& access) { judge(access); });
+    const std::string why = machine.run();
+    ++tally_.runs;
+    tally_.forced += machine.forced();
+    why.empty() ? ++tally_.ended : ++tally_.given_up[why];
+    return wrong_;
+  }
+
+ private:
+  void put(std::uint32_t at, std::uint64_t value, unsigned bytes) { std::memcpy(&launch_.params[at], &value, bytes); }
+
+  std::uint64_t add(Object object) {
+    what_.push_back(object);
+    return objects_.add();
+  }
+
+  void judge(const emulator::Access& access) {
+    ++tally_.accesses;
+    if (access.writes) judge_stored(access);
+    const auto found = objects_.of(access.address, measure_.reach);
+    if (!found) {
+      ++tally_.astray;
+      return;
+    }
+    ++tally_.judged;
+    const Object& object = what_[*found];
+    for (const bool writes : {false, true}) {
+      if (writes ? !access.writes : !access.reads) continue;
+      if (object.is_variable) {
+        ++tally_.variables;
+        if (names_constant(object.variable) && !writes) continue;
+        if (!claims_.variables.contains({std::string(object.variable), writes}))
+          complain(access, writes ? "writes" : "reads", "the variable " + std::string(object.variable));
+        continue;
+      }
+      tally_.seen.emplace(object.word, writes);
+      if (!claims_.words.contains({object.word, writes}))
+        complain(access, writes ? "writes" : "reads", "through word " + std::to_string(object.word));
+    }
+  }
+
+  // Pointers among what is written, whole or in halves that come to stand next to each other.
+  void judge_stored(const emulator::Access& access) {
+    if (access.bytes < 4) return;
+    for (std::uint32_t i = 0; i * 4 < access.bytes; i += 2) {
+      std::uint64_t low = access.stored[i], high = 0;
+      if (access.bytes >= 8) {
+        high = access.stored[i + 1];
+      } else {
+        const bool is_high = (access.address & 4) != 0;
+        const auto other = halves_.find(access.address ^ 4);
+        halves_[access.address] = access.stored[0];
+        if (other == halves_.end()) return;
+        low = is_high ? other->second : access.stored[0];
+        high = is_high ? access.stored[0] : other->second;
+      }
+      const auto found = objects_.of(low | high << 32, emulator::Objects::kNear);
+      if (!found) continue;
+      ++tally_.stored;
+      const Object& object = what_[*found];
+      if (object.is_variable)
+        complain(access, "stores", "the address of the variable " + std::string(object.variable));
+      else if (!claims_.stored.contains(object.word))
+        complain(access, "stores", "the pointer in word " + std::to_string(object.word));
+    }
+  }
+
+  void complain(const emulator::Access& access, const char* does, const std::string& what) {
+    if (!wrong_.empty()) return;
+    char place[64];
+    std::snprintf(place, sizeof place, " at byte 0x%x", access.at * 16);
+    wrong_ = std::string(does) + " " + what + place;
+  }
+
+  const emulator::Program& program_;
+  const Claims& claims_;
+  Random random_;
+  emulator::Objects objects_;
+  const Measure& measure_;
+  Tally& tally_;
+  emulator::Launch launch_;
+  std::vector<Object> what_;
+  std::map<std::uint64_t, std::uint32_t> halves_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+Claims::Claims(const PtxProof& proof) : stored(proof.stored.begin(), proof.stored.end()) {
+  for (const PtxAccess& access : proof.accesses) {
+    for (const std::uint32_t word : access.at) {
+      if (access.reads) words.emplace(word, false);
+      if (access.writes) words.emplace(word, true);
+    }
+  }
+  for (const PtxGlobal& global : proof.globals) {
+    if (global.reads) variables.emplace(global.name, false);
+    if (global.writes) variables.emplace(global.name, true);
+  }
+}
+
+std::string run_once(const emulator::Program& program, const Layout& layout, const Claims& claims, std::uint64_t seed,
+                     const Measure& measure, Tally& tally) {
+  return Run(program, layout, claims, seed, measure, tally).run();
+}
+
+}  // namespace nimble::code::oracle

@@ -1,0 +1,52 @@
+"""A small corpus of kernels, compiled here: machine code's proofs against PTX's, and against what the kernels do."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+import corpus
+
+BUILD, NVCC = sys.argv[1:3]
+KERNELS, RUNS, MUTATIONS = 60, 20, 40
+
+
+class Corpus(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        corpus.write_kernels(cls.folder.name, 1, KERNELS)
+        ptx, cubins = corpus.compile_kernels(NVCC, cls.folder.name)
+        cls.answer = corpus.ask(os.path.join(BUILD, "bin", "sass_oracle"), cls.folder.name, ptx, cubins, RUNS, MUTATIONS)
+        cls.counts = cls.answer.counts
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_no_run_contradicts_a_proof(self):
+        self.assertEqual(self.answer.wrong, [])
+        self.assertEqual(self.counts["contradictions"], 0)
+
+    def test_the_runs_show_something(self):
+        counts = self.counts
+        understood = counts["both"] + counts["only_machine_code"]
+        self.assertGreaterEqual(understood, counts["kernels"] // 2)
+        self.assertEqual(counts["runs"], understood * RUNS)
+        self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.99)
+        self.assertGreaterEqual(counts["accesses_in_objects"], counts["accesses"] * 0.95)
+        # Most of what is proven to be possible happens.
+        self.assertLessEqual(counts["claims_unseen"], counts["claims"] * 0.25)
+        self.assertGreater(counts["pointers_stored"], 0)
+        self.assertGreater(counts["accesses_of_variables"], 0)
+        self.assertGreaterEqual(counts["mutants_understood"], counts["mutants"] // 5)
+
+    def test_machine_code_says_what_ptx_says(self):
+        counts = self.counts
+        # The compiler has left accesses out, and PTX's flow looks at no order.
+        self.assertGreaterEqual(counts["same"], counts["both"] * 0.8, self.answer.differences)
+        self.assertLessEqual(counts["wider"], counts["both"] * 0.04, self.answer.differences)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -209,7 +209,8 @@ const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
       "but evidence contradicts itself.\n\n"
-      "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace; see nimble-analyze check --help.");
+      "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace, nimble-analyze code FILE prints what "
+      "kernels touch; see nimble-analyze check --help and nimble-analyze code --help.");
   return output;
 }
 

@@ -11,6 +11,9 @@ namespace {
 constexpr unsigned char kEntryPoint = 0x10;  // st_other: a kernel, not a function of the device
 constexpr unsigned char kManaged = 0x04;     // a variable in memory that the host reaches, too
 
+// The shared memory of code that is yet to be linked: like SHT_NOBITS, it takes no bytes in the file.
+constexpr std::uint32_t kUnlinkedShared = SHT_LOPROC + 0xa;
+
 // From this version of the ABI on, the architecture is in the second byte of the flags, not in the first.
 constexpr unsigned kFirstNewFlags = 8;
 
@@ -34,7 +37,7 @@ bool Elf::read_sections() {
   if (!names) return fail("damaged ELF");
   for (const Elf64_Shdr& each : headers) {
     ElfSection section{text_at(*names, each.sh_name), each.sh_type, each.sh_info, each.sh_size, {}};
-    if (each.sh_type != SHT_NOBITS && each.sh_type != SHT_NULL) {
+    if (each.sh_type != SHT_NOBITS && each.sh_type != SHT_NULL && each.sh_type != kUnlinkedShared) {
       const auto bytes = part(bytes_, each.sh_offset, each.sh_size);
       if (!bytes) return fail("damaged ELF");
       section.bytes = *bytes;

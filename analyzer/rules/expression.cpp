@@ -348,4 +348,10 @@ Expression::Expression(const std::string& text) : automaton_(Reader(text).read()
 
 bool Expression::matches(const std::string& text) const { return automaton_->matches(text); }
 
+bool matches_name(const Expression& expression, const std::string& name, const std::string& demangled) {
+  constexpr std::size_t kMaxName = 8 * 1024;  // no real name comes close to this
+  const auto one = [&](const std::string& text) { return text.size() <= kMaxName && expression.matches(text); };
+  return one(name) || (demangled != name && one(demangled));
+}
+
 }  // namespace nimble::analyzer

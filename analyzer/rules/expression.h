@@ -34,4 +34,7 @@ class Expression {
   std::shared_ptr<Automaton> automaton_;
 };
 
+// Whether a kernel is meant: the expression matches its name, as the code has it or demangled.
+bool matches_name(const Expression& expression, const std::string& name, const std::string& demangled);
+
 }  // namespace nimble::analyzer

@@ -11,14 +11,8 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr std::size_t kMaxName = 8 * 1024;       // no real name comes close to this
 constexpr std::uint32_t kMostBytes = 32 * 1024;  // of a launch's parameters
 constexpr std::string_view kRuleModes[] = {"in", "out", "inout", "value", "scan", "table", "table-in", "table-out"};
-
-bool matches(const Expression& pattern, const std::string& name, const std::string& demangled) {
-  const auto one = [&](const std::string& text) { return text.size() <= kMaxName && pattern.matches(text); };
-  return one(name) || (demangled != name && one(demangled));
-}
 
 // One rule's object in the file.
 class RuleReader {
@@ -133,7 +127,7 @@ const RuleParam& Rule::param(std::size_t i) const {
 }
 
 bool Rule::moves_fractions(const std::string& name, const std::string& demangled) const {
-  return fractions && matches(*fractions, name, demangled);
+  return fractions && matches_name(*fractions, name, demangled);
 }
 
 bool Rule::fits(const std::vector<ParamLayout>& layout) const {
@@ -175,13 +169,13 @@ void Rules::read_text(const std::string& text, const std::string& name) {
 const Rule* Rules::find(const std::string& name, const std::string& demangled,
                         const std::vector<ParamLayout>& params) const {
   for (const auto& rule : rules_)
-    if (rule->tells_accesses && rule->fits(params) && matches(rule->kernel, name, demangled)) return rule.get();
+    if (rule->tells_accesses && rule->fits(params) && matches_name(rule->kernel, name, demangled)) return rule.get();
   return nullptr;
 }
 
 bool Rules::blocks_wait(const std::string& name, const std::string& demangled) const {
   return std::ranges::any_of(
-      rules_, [&](const auto& rule) { return rule->blocks_wait && matches(rule->kernel, name, demangled); });
+      rules_, [&](const auto& rule) { return rule->blocks_wait && matches_name(rule->kernel, name, demangled); });
 }
 
 const Rule* Rules::of_communication(const std::string& name, const std::string& demangled,
@@ -190,7 +184,7 @@ const Rule* Rules::of_communication(const std::string& name, const std::string& 
     if (!rule->communicates) continue;
     const bool speaks =
         !rule->tells_accesses || (params && rule->fits(*params) && (self_contained || !rule->self_contained));
-    if ((speaks || *rule->communicates) && matches(rule->kernel, name, demangled)) return rule.get();
+    if ((speaks || *rule->communicates) && matches_name(rule->kernel, name, demangled)) return rule.get();
   }
   return nullptr;
 }

@@ -170,6 +170,7 @@ PtxProof prove_kernel(const Elf& elf, std::string_view name) {
   };
   const Kernel kernel = read_kernel(elf, name);
   if (!kernel.error.empty()) return no(kernel.error);
+  for (const KernelParam& param : kernel.params) proof.params.push_back({{}, param.offset, param.bytes});
   const ControlFlow flow = control_flow(kernel);
   if (!flow.error.empty()) return no(flow.error);
   const Values values(flow);

@@ -18,7 +18,8 @@
 
 namespace nimble::code::sass {
 
-// `elf` must have no error. Parameters have offsets and sizes, and no names.
+// `elf` must have no error. Parameters are as the file has them: offsets and sizes, and no names. Their offsets may be
+// others than those of the PTX: a parameter that is aligned to more than 16 bytes is so in the constant bank.
 PtxProof prove_kernel(const Elf& elf, std::string_view name);
 
 }  // namespace nimble::code::sass

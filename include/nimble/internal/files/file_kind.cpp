@@ -30,6 +30,8 @@ bool has_mark(std::string_view begin, FileKind kind) {
       return starts("digraphstep{node[shape=box,fontsize=10];");
     case FileKind::manifest:
       return starts(R"({"nimble_bundle":)");
+    case FileKind::code_report:
+      return starts(R"({"nimble_code":)");
   }
   return false;
 }

@@ -93,6 +93,7 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
     function.why = args.text_or("why", "");
   }
   function.why_not_proven = args.text_or("why_not_proven", "");
+  function.follows_memory = args.flag_or("follows_memory", false);
   if (args.has("code")) function.code = digest(args, "code");
   if (!args.has("proven")) return;
   if (!function.params) args.fail("proven", "speaks of parameters whose layout is not known");

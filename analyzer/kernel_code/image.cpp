@@ -98,6 +98,7 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
         facts.why_not_proven = "it differs from device to device";
       }
       facts.origin = std::max(facts.origin, here.origin);
+      facts.follows_memory = facts.follows_memory || here.follows_memory;
       const bool contained = facts.self_contained && here.self_contained;
       const bool but_for_constants =
           (facts.self_contained || facts.constants) && (here.self_contained || here.constants);
@@ -184,6 +185,7 @@ KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const
   proof = prove_kernel(module, *function);
   facts.origin = matches(*source) ? Origin::same : Origin::other;
   facts.why_not_proven = proof.why;
+  facts.follows_memory = proof.follows_memory && facts.origin == Origin::same;
   if (proof.understood) facts.accesses = proof.accesses;
   facts.globals = proof.globals;
   facts.stored = proof.stored;

@@ -38,6 +38,8 @@ struct KernelFacts {
   // What its PTX proves about its accesses; nothing, and the reason, if it proves nothing.
   std::optional<std::vector<PtxAccess>> accesses;
   std::string why_not_proven;
+  bool follows_memory =
+      false;  // it proves nothing, and is what runs: that may follow addresses that it loads from memory
   Origin origin = Origin::none;
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are

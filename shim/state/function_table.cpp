@@ -87,7 +87,7 @@ std::vector<unsigned> ask_architectures() {
 bool same(const FunctionInfo& a, const FunctionInfo& b) {
   const auto of = [](const FunctionInfo& one) {
     return std::tie(one.name, one.image, one.is_kernel_handle, one.params, one.param_bytes, one.self_contained,
-                    one.constants, one.why, one.why_not_proven, one.code);
+                    one.constants, one.why, one.why_not_proven, one.follows_memory, one.code);
   };
   const auto of_proof = [](const KernelProof& one) {
     return std::tie(one.accesses, one.globals, one.stored, one.same_code);
@@ -317,6 +317,7 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
     info.why = facts.why;
   }
   info.why_not_proven = facts.why_not_proven;
+  info.follows_memory = facts.follows_memory;
   if (!facts.accesses) return;
   // The driver's layout and the PTX's must be the same, since we use the words of one for the other.
   const auto same = [](const ParamLayout& a, const std::pair<std::uint32_t, std::uint32_t>& b) {

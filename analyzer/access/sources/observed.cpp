@@ -114,7 +114,8 @@ bool ObservedAccess::follow(const OpQuestion& op, std::span<const PointerWord> p
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   std::string why;
   // It may have followed pointers. The program may put others there until the graph runs.
-  const bool by_graph = !followed_none && is_node_of_a_graph(op.call);
+  const bool may_follow = !followed_none || op.trace.functions[op.call.function].follows_memory;
+  const bool by_graph = may_follow && is_node_of_a_graph(op.call);
   const auto fresh = [&](std::uint32_t object) { return in_memory_->fresh(object, why); };
   const char* const not_its_own =
       "it may follow pointers in memory that its graph does not fill: there were addresses when it was watched";

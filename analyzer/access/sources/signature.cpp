@@ -13,6 +13,11 @@ bool is_indirect(const ParamType& type) { return type.kind == ParamKind::table |
 
 }  // namespace
 
+// Whether it leads to pointers in memory, as far as the type tells.
+bool SignatureAccess::leads_on(const ParamType& type) {
+  return is_indirect(type) || (type.kind == ParamKind::aggregate && !type.array_of_numbers);
+}
+
 SignatureAccess::SignatureAccess(const Trace& trace, PointersInMemory& in_memory, const Observations* seen)
     : trace_(trace),
       in_memory_(in_memory),
@@ -46,6 +51,8 @@ SignatureAccess::Verdict SignatureAccess::judge(const TraceFunction& function) c
                 " bytes, its type says " + std::to_string(type.size));
     verdict.types.push_back(type);
   }
+  if (function.follows_memory && std::ranges::none_of(verdict.types, leads_on))
+    return no("its code may follow addresses in memory, to which its signature does not lead");
   return verdict;
 }
 
@@ -91,7 +98,7 @@ bool SignatureAccess::ask(const OpQuestion& op, std::vector<Access>& found, std:
 bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const ParamType& type, std::vector<Access>& found,
                              std::string& why_not) {
   const bool leads_on = type.kind == ParamKind::aggregate && !type.array_of_numbers;
-  if (!is_indirect(type) && !leads_on) return true;
+  if (!SignatureAccess::leads_on(type)) return true;
   const auto pointers = pointers_in(op, (*trace_.functions[op.call.function].params)[param]);
   if (pointers.empty()) return true;
   std::string why = "other nodes of its graph may fill it";
@@ -99,7 +106,9 @@ bool SignatureAccess::follow(const OpQuestion& op, std::size_t param, const Para
   for (const PointerWord& pointer : pointers) from.push_back(pointer.object);
   bool known = !op.in_graph();
   // The program may put something else there until the graph runs.
-  const bool by_graph = leads_on && is_node_of_a_graph(op.call) && !(seen_ && seen_->follows_nothing(op.call.function));
+  const bool follows_nothing =
+      seen_ && seen_->follows_nothing(op.call.function) && !trace_.functions[op.call.function].follows_memory;
+  const bool by_graph = leads_on && is_node_of_a_graph(op.call) && !follows_nothing;
   const auto fresh = [&](std::uint32_t object) { return in_memory_.fresh(object, why); };
   if (known && by_graph) known = std::ranges::all_of(from, fresh);
   if (known && leads_on) known = in_memory_.reachable(from, reached, why);

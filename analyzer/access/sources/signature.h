@@ -6,6 +6,9 @@
 // again after the program has put something else there: then a class must lead to what the graph itself has filled,
 // unless the kernel was seen to follow nothing.
 //
+// Where the code is known to follow addresses in memory, a signature that leads to none is not the whole truth, and
+// does not speak.
+//
 // Speaks only for kernels whose code was read and is self-contained and whose parameter types account for every byte of
 // the parameters, and only in traces without anything that lets a kernel reach memory that no parameter names. Caches
 // one verdict per function; refers to the trace, which must outlive it. One thread.
@@ -36,6 +39,7 @@ class SignatureAccess : public AccessSource {
     std::string why_not;  // empty if the signature speaks
     std::vector<ParamType> types;
   };
+  static bool leads_on(const ParamType& type);
   Verdict judge(const TraceFunction& function) const;
   // Adds what a parameter leads to through pointers in memory.
   bool follow(const OpQuestion& op, std::size_t param, const ParamType& type, std::vector<Access>& found,

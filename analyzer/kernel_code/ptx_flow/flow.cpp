@@ -208,11 +208,12 @@ class Judge {
       using Op = PtxStep::Op;
       if (step.op != Op::load && step.op != Op::store && step.op != Op::touch) continue;
       const bool reads = step.op == Op::load || step.reads, writes = step.op == Op::store || step.writes;
-      if (!place(step, reads, writes)) {
-        proof.why = why_;
-        return false;
-      }
+      // The first reason is told; that memory is followed counts wherever it is found.
+      why_.clear();
+      if (!place(step, reads, writes) && proof.why.empty()) proof.why = why_;
     }
+    proof.follows_memory = follows_memory_;
+    if (!proof.why.empty()) return false;
     for (const auto& [at, access] : accesses_)
       proof.accesses.push_back({at, access.reads, access.writes, access.when.value_or(PtxConditions{})});
     for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
@@ -256,7 +257,10 @@ class Judge {
     if (step.space == PtxSpace::param) return param || no("parameters at an unknown address");
     if (step.space == PtxSpace::constant)
       return (variable && words.empty()) || no("constant memory at an unknown address");
-    if (flow_.may_be(at, steps_.root(kRootMemory))) return no("it may follow an address that it loads from memory");
+    if (flow_.may_be(at, steps_.root(kRootMemory))) {
+      follows_memory_ = true;
+      return no("it may follow an address that it loads from memory");
+    }
     if (flow_.may_be(at, steps_.root(kRootUnknown))) return no("an address that is not understood");
     if (flow_.may_be(at, steps_.root(kRootCode))) return no("it reads code");
     own |= local || param;
@@ -295,6 +299,7 @@ class Judge {
   std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
+  bool follows_memory_ = false;
 };
 
 }  // namespace

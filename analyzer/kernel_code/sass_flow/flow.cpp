@@ -25,12 +25,15 @@ class Judge {
 
   bool judge(PtxProof& proof) {
     for (const std::uint32_t at : values_.order()) {
-      if (flow_.instructions[at].guard.when == Guard::When::never || look(at)) continue;
+      // The first reason is told; that memory is followed counts wherever it is found.
+      why_.clear();
+      if (flow_.instructions[at].guard.when == Guard::When::never || look(at) || !proof.why.empty()) continue;
       char place[32];
       std::snprintf(place, sizeof place, ", at byte 0x%llx", static_cast<unsigned long long>(at) * 16);
       proof.why = why_ + place;
-      return false;
     }
+    proof.follows_memory = follows_memory_;
+    if (!proof.why.empty()) return false;
     for (const auto& [words, access] : accesses_) proof.accesses.push_back({words, access.first, access.second, {}});
     for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
     proof.stored.assign(stored_.begin(), stored_.end());
@@ -94,6 +97,7 @@ class Judge {
       if (root < contents.words()) {
         words.push_back(8 * root);
       } else if (root == contents.special(kRootOfMemory)) {
+        follows_memory_ = true;
         return no("it may follow an address that it loads from memory");
       } else if (root == contents.special(kRootOfUnknown)) {
         return no("an address that is not understood");
@@ -158,6 +162,7 @@ class Judge {
   std::map<std::vector<std::uint32_t>, std::pair<bool, bool>> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
+  bool follows_memory_ = false;
 };
 
 }  // namespace

@@ -41,7 +41,8 @@ struct FunctionInfo {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
-  std::uint64_t code = 0;  // a digest of its image; 0 if unknown
+  bool follows_memory = false;  // nothing is proven: its code may follow addresses that it loads from memory
+  std::uint64_t code = 0;       // a digest of its image; 0 if unknown
 };
 
 // A stream as the program named it. `key` tells streams apart: it is the handle, or for a default stream a number made

@@ -155,7 +155,8 @@ struct TraceFunction {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
-  std::uint64_t code = 0;  // a digest of its image; 0 if unknown
+  bool follows_memory = false;  // nothing is proven: its code may follow addresses that it loads from memory
+  std::uint64_t code = 0;       // a digest of its image; 0 if unknown
 };
 
 // What a probe saw of a launch, by comparing memory before and after it (NIMBLE_PROBE). Both ascending, without

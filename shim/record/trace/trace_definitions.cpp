@@ -40,6 +40,7 @@ void append_code(std::string& out, const FunctionInfo& function) {
   if (function.code) append(out, R"(,"code":"{:016x}")", function.code);
   if (!function.proof) {
     if (!function.why_not_proven.empty()) append(out, R"(,"why_not_proven":{})", json_text(function.why_not_proven));
+    if (function.follows_memory) out += R"(,"follows_memory":true)";
     return;
   }
   out += R"(,"proven":[)";

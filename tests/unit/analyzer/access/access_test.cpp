@@ -129,6 +129,24 @@ TEST(SignatureAccess, DoesNotSpeakWhereItCannotKnow) {
   EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[4]")), "it was launched with attributes");
 }
 
+TEST(SignatureAccess, DoesNotSpeakWhereTheCodeFollowsMemoryToWhichItDoesNotLead) {
+  const auto follows = [](const std::string& name, const std::string& params, const std::string& words) {
+    test::TraceText text;
+    text.image(true);
+    text.function(name, params, 0, ",\"why_not_proven\":\"it follows\",\"follows_memory\":true");
+    text.stream();
+    text.alloc(kA, kSize);
+    text.alloc(kB, kSize);
+    text.launch(0, words);
+    return ask(text);
+  };
+  const Asked bytes = follows("_Z1fPfPKh", kTwo, hex(kA) + hex(kB));
+  EXPECT_EQ(bytes.op().role, OpRole::barrier);
+  EXPECT_EQ(bytes.why(), "its code may follow addresses in memory, to which its signature does not lead");
+  // Of a class it is known what it may lead to.
+  EXPECT_EQ(follows("_Z1f4NodePKf", "[[0,16],[16,8]]", hex(kA) + hex(3) + hex(kB)).text(), "0rw 1rw");
+}
+
 TEST(SignatureAccess, WhatCouldBeAnAddressInAStructCountsAsOne) {
   const auto role = [](const std::string& words) {
     return launch("_Z1fPKf5Sizes", "[[0,8],[8,16]]", hex(kA) + words).op().role;

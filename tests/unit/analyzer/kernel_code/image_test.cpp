@@ -57,6 +57,19 @@ TEST(Image, TheNewestPtxThatTheDeviceTakesIsCompiled) {
   EXPECT_FALSE(facts(bytes, "k", {}).accesses);
 }
 
+TEST(Image, PtxThatFollowsMemoryIsKnownTo) {
+  constexpr char kFollows[] =
+      "ld.param.u64 %rd1, [p0]; ld.global.u64 %rd2, [%rd1]; st.global.u32 [%rd2], 1; ld.global.u32 %r1, [%rd1];";
+  EXPECT_TRUE(facts(ptx(80, kFollows)).follows_memory);
+  EXPECT_FALSE(facts(ptx(80, kReads)).follows_memory);
+  // Whatever else is not understood before.
+  EXPECT_TRUE(facts(ptx(80, std::string("mov.u64 %rd3, 4096; st.global.u32 [%rd3], 1;") + kFollows)).follows_memory);
+  // On one of two devices is enough.
+  const std::string bytes = write_fatbin({{1, 80, ptx(80, kReads)}, {1, 90, ptx(90, kFollows)}});
+  EXPECT_TRUE(facts(bytes, "k", {80, 90}).follows_memory);
+  EXPECT_FALSE(facts(bytes, "k", {80}).follows_memory);
+}
+
 TEST(Image, TwoTextsOfOneArchitectureAreNoProof) {
   const std::string bytes =
       write_fatbin({{1, 90, ptx(90, kReads)}, {1, 90, ptx(90, kWrites), Packing::plain, 0x100000}});

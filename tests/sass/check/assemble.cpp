@@ -140,7 +140,7 @@ class Assembler {
   void exit() { say(word_of(0x94d, {{87, 3, 7}})); }
 
   void statement() {
-    switch (below(19)) {
+    switch (below(20)) {
       case 0:
       case 1:
       case 2: {
@@ -306,8 +306,17 @@ class Assembler {
         say(Guard{second, below(2) == 0}, word_of(0x386, {{24, 8, to}, {32, 8, number()}, {72, 1, 1}, {73, 3, 4}}));
         return;
       }
-      default:
+      default: {  // moved twice under one condition, and what was there where it does not hold
+        const Guard guard{predicate(), below(2) == 0};
+        const unsigned to = pair();
+        for (int i = 0; i < 2; ++i) {
+          const unsigned from = pair();
+          move(guard, to, from);
+          move(guard, to + 1, from + 1);
+        }
+        say(word_of(0x386, {{24, 8, to}, {32, 8, number()}, {72, 1, 1}, {73, 3, 4}}));
         return;
+      }
     }
   }
 

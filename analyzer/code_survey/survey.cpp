@@ -31,7 +31,7 @@ char variant_of(const FatbinEntry& entry) {
 }
 
 // Does all of it, on as many threads as the machine has; what one throws is thrown here. `watch` is called on this
-// thread from time to time.
+// thread, at the beginning and from time to time.
 void for_each_index(std::size_t count, const std::function<void(std::size_t)>& work,
                     const std::function<void(std::size_t done)>& watch) {
   std::atomic<std::size_t> next{0};
@@ -39,9 +39,10 @@ void for_each_index(std::size_t count, const std::function<void(std::size_t)>& w
   std::exception_ptr error;
   const auto run = [&](bool watches) {
     try {
+      if (watches) watch(0);
       for (std::size_t i; !failed && (i = next.fetch_add(1)) < count;) {
-        if (watches) watch(i);
         work(i);
+        if (watches) watch(i + 1);
       }
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();

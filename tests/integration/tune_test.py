@@ -41,7 +41,7 @@ class Tune(ProgramTest):
         again()
         self.assertEqual(self.read_json("schedule.json"), before, "nothing is kept unless it is asked for")
         said, first = again(NIMBLE_TUNE_SAVE="on")
-        self.assertIn("is kept there", said)
+        self.assertIn("saved the fastest way there", said)
         kept = self.read_json("schedule.json")
         way, times = kept.pop("tuned")[0]
         self.assertEqual((kept, way), (before, "schedule"))

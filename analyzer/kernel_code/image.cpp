@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "analyzer/kernel_code/elf.h"
 #include "analyzer/kernel_code/ptx/module.h"
+#include "analyzer/kernel_code/sass_flow/flow.h"
 
 namespace nimble::code {
 namespace {
@@ -193,6 +195,47 @@ KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const
   return facts;
 }
 
+// What the machine code proves that the driver loads: nothing if it may be one of several that differ.
+std::optional<PtxProof> Image::machine_proof(Question& question, std::string_view name, const Candidates& candidates) {
+  std::optional<PtxProof> found;
+  for (const std::size_t part : candidates.owners) {
+    std::string text, error;
+    if (!expand(question.fatbin.entries[part], text, error)) return std::nullopt;
+    const Elf elf(text);
+    if (elf.error()) return std::nullopt;
+    PtxProof proof = sass::prove_kernel(elf, name);
+    if (found && (found->accesses != proof.accesses || found->globals != proof.globals ||
+                  found->stored != proof.stored || found->understood != proof.understood))
+      return std::nullopt;
+    const bool follows_memory = proof.follows_memory || (found && found->follows_memory);
+    found = std::move(proof);
+    found->follows_memory = follows_memory;
+  }
+  return found;
+}
+
+// Where the driver loads machine code, that is what runs. What its PTX proves is more exact where it proves anything:
+// it tells conditions.
+void Image::add_machine_code(Question& question, std::string_view name, const Candidates& candidates,
+                             KernelFacts& facts) {
+  if (candidates.compiled || (facts.accesses && facts.origin == Origin::same)) return;
+  const std::optional<PtxProof> proof = machine_proof(question, name, candidates);
+  if (!proof) return;
+  facts.follows_memory = proof->follows_memory;
+  if (!proof->understood || !proof->untried.empty()) {
+    if (!facts.accesses)
+      facts.why_not_proven = proof->understood ? "its machine code has " + proof->untried : proof->why;
+    return;
+  }
+  facts.accesses = proof->accesses;
+  facts.why_not_proven.clear();
+  facts.origin = Origin::same;
+  facts.globals = proof->globals;
+  facts.stored = proof->stored;
+  facts.params.clear();
+  for (const PtxParam& param : proof->params) facts.params.emplace_back(param.offset, param.size);
+}
+
 KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) {
   const Candidates parts = candidates(question, name, arch);
   if (!parts.error.empty()) return nothing_known(parts.error);
@@ -211,6 +254,7 @@ KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) 
     if (facts.constants || !kernel->constants) facts.why = kernel->why;
   }
   if (!facts.self_contained && facts.why.empty()) facts.why = "its PTX is not what runs";
+  add_machine_code(question, name, parts, facts);
   return facts;
 }
 

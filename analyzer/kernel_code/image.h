@@ -22,11 +22,11 @@
 
 namespace nimble::code {
 
-// How certain it is that the PTX that comes with a kernel is what runs.
+// How certain it is that the code that was read is what runs.
 enum class Origin : std::uint8_t {
   none,
-  same,   // the driver compiles this PTX, or the accompanying machine code was made through the same virtual
-          // architecture
+  same,   // it is machine code for the device, or PTX that the driver compiles, or of which the machine code was made:
+          // through the same virtual architecture
   other,  // the machine code was made for another architecture: from the same source, which may tell them apart
 };
 
@@ -35,11 +35,10 @@ struct KernelFacts {
   bool constants = false;       // it would, except for constant variables of its image, which no kernel can write
   std::string why;              // if it does not, or that is not known
 
-  // What its PTX proves about its accesses; nothing, and the reason, if it proves nothing.
+  // What the code that runs, or else its PTX, proves about its accesses; nothing, and the reason, if that is nothing.
   std::optional<std::vector<PtxAccess>> accesses;
   std::string why_not_proven;
-  bool follows_memory =
-      false;  // it proves nothing, and is what runs: that may follow addresses that it loads from memory
+  bool follows_memory = false;  // it is not, and the code that runs may follow addresses that it loads from memory
   Origin origin = Origin::none;
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are
@@ -69,6 +68,9 @@ class Image {
   static Candidates candidates(Question& question, std::string_view name, unsigned arch);
   static KernelFacts facts_of_ptx(Question& question, std::string_view name, const Candidates& candidates,
                                   PtxProof& proof);
+  static std::optional<PtxProof> machine_proof(Question& question, std::string_view name, const Candidates& candidates);
+  static void add_machine_code(Question& question, std::string_view name, const Candidates& candidates,
+                               KernelFacts& facts);
   static KernelFacts on(Question& question, std::string_view name, unsigned arch);
 
   std::mutex mutex_;  // guards everything below

@@ -24,6 +24,8 @@ class Judge {
       : kernel_(kernel), flow_(flow), values_(values), contents_(contents), sets_(contents.contents().sets()) {}
 
   bool judge(PtxProof& proof) {
+    for (const std::uint32_t at : values_.order())
+      if (const char* const kind = untried(flow_.instructions[at]); kind && proof.untried.empty()) proof.untried = kind;
     for (const std::uint32_t at : values_.order()) {
       // The first reason is told; that memory is followed counts wherever it is found.
       why_.clear();
@@ -41,6 +43,31 @@ class Judge {
   }
 
  private:
+  // Instructions whose proofs nothing has been held against: the emulator (tests/sass) runs none of these. Null for
+  // others.
+  static const char* untried(const Instruction& instruction) {
+    switch (instruction.what) {
+      case Class::async_copy:
+        return "asynchronous copies";
+      case Class::bulk_copy:
+      case Class::tensor_map:
+        return "bulk copies";
+      case Class::barrier_object:
+        return "barriers in shared memory";
+      case Class::matrix_shared:
+      case Class::tensor_memory:
+        return "matrix operands in shared or tensor memory";
+      case Class::work_id:
+        return "work that other blocks hand out";
+      default:
+        break;
+    }
+    for (const MemoryOperand& memory : instruction.memory)
+      if (memory.space == Space::cluster) return "other blocks' shared memory";
+    const std::string_view name = instruction.name;
+    return name == "LDSM" || name == "STSM" ? "matrices in shared memory" : nullptr;
+  }
+
   bool no(std::string_view why, std::string_view what = {}) {
     why_.append(why).append(what.substr(0, 200));
     return false;

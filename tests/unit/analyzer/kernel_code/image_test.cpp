@@ -1,6 +1,7 @@
 // Images: which of their parts speaks for a kernel, and how sure that is.
 #include "analyzer/kernel_code/image.h"
 
+#include "analyzer/kernel_code/elf.h"
 #include "tests/unit/analyzer/kernel_code/fatbin_support.h"
 #include "tests/unit/analyzer/kernel_code/ptx/support.h"
 
@@ -135,6 +136,17 @@ class ImageOfNvcc : public testing::Test {
       GTEST_SKIP() << "no nvcc on this machine: machine code is not covered here";
   }
   static std::string file(const std::string& name) { return test::read_file(NIMBLE_TEST_CUBINS "/" + name); }
+  // A cubin in which the kernel's machine code cannot be understood.
+  static std::string spoiled(const std::string& name, const std::string& kernel) {
+    std::string bytes = file(name);
+    const Elf elf(bytes);
+    const ElfSection* const text = elf.section(".text." + kernel);
+    EXPECT_NE(text, nullptr);
+    if (text)
+      bytes.replace(static_cast<std::size_t>(text->bytes.data() - bytes.data()), text->bytes.size(), text->bytes.size(),
+                    '\xff');
+    return bytes;
+  }
 };
 
 // all of cubins.cu with a variable: machine code for 8.0 and 9.0, PTX for 9.0.
@@ -154,19 +166,20 @@ TEST_F(ImageOfNvcc, PtxSpeaksForTheMachineCodeBesideIt) {
 }
 
 TEST_F(ImageOfNvcc, PtxOfAnotherArchitectureIsLessSure) {
-  const KernelFacts plain = facts(file("size.fatbin"), "plain", {80});
-  EXPECT_EQ(modes(plain), "0:w 8:r");
-  EXPECT_EQ(plain.origin, Origin::other);
-  EXPECT_FALSE(plain.self_contained) << "the variable may be reached, as far as the machine code tells";
+  const std::string bytes =
+      write_fatbin({{2, 80, spoiled("kernels_80.cubin", "scale")}, {1, 90, test::ptx_file("kernels")}});
+  const KernelFacts scale = facts(bytes, "scale", {80});
+  EXPECT_EQ(modes(scale), "0:w 8:r");
+  EXPECT_EQ(scale.origin, Origin::other);
+  EXPECT_FALSE(scale.self_contained) << "the variable may be reached, as far as the machine code tells";
 }
 
 TEST_F(ImageOfNvcc, WhereNoMachineCodeIsForJustThisDeviceItsPtxMayRunToo) {
   // 8.6 runs code for 8.0, and takes no PTX for 9.0; 10.0 runs no code for 9.0, and takes its PTX.
-  EXPECT_EQ(facts(file("size.fatbin"), "plain", {86}).origin, Origin::other);
+  EXPECT_EQ(facts(file("size.fatbin"), "plain", {86}).origin, Origin::same);
   EXPECT_EQ(facts(file("size.fatbin"), "plain", {100}).origin, Origin::same);
   // Machine code that was made through 8.0, with PTX of 8.0 and of 9.0.
-  const std::string through = file("older.cubin");
-  const std::string body = test::ptx_file("kernels");
+  const std::string through = spoiled("older.cubin", "plain");
   const auto with = [&](unsigned arch) {
     std::string text = ptx(arch, kReads);
     text.replace(text.find("entry k("), 8, "entry plain(");
@@ -195,11 +208,35 @@ TEST_F(ImageOfNvcc, ConstantVariablesAreToldFromOthers) {
   EXPECT_FALSE(facts(write_fatbin({{2, 90, constant}, {2, 90, file("variable.cubin")}}), "plain").constants);
 }
 
-TEST_F(ImageOfNvcc, MachineCodeAloneProvesNoAccess) {
+TEST_F(ImageOfNvcc, MachineCodeIsWhatRunsWhereTheDriverCompilesNoPtx) {
   const KernelFacts plain = facts(file("all.cubin"), "plain");
   EXPECT_TRUE(plain.self_contained);
-  EXPECT_EQ(modes(plain), "? its image has no PTX for it");
+  EXPECT_EQ(modes(plain), "0:w 8:r");
+  EXPECT_EQ(plain.origin, Origin::same);
+  ASSERT_FALSE(plain.params.empty());
+  EXPECT_EQ(plain.params[1], (std::pair<std::uint32_t, std::uint32_t>{8, 8}));
   EXPECT_FALSE(facts(file("all.cubin"), "prints").self_contained);
+  EXPECT_FALSE(facts(file("all.cubin"), "prints").accesses);
+  // It knows better than PTX of another architecture; where the driver may compile that, it does not count.
+  EXPECT_EQ(facts(file("size.fatbin"), "plain", {80}).origin, Origin::same);
+  EXPECT_EQ(facts(file("size.fatbin"), "plain", {86}).origin, Origin::same);
+}
+
+TEST_F(ImageOfNvcc, InstructionsThatNoTestHasRunProveNothing) {
+  const KernelFacts copies = facts(file("gpu_kernels_90.cubin"), "async_copies");
+  EXPECT_EQ(modes(copies), "? its machine code has asynchronous copies");
+  EXPECT_EQ(modes(facts(file("gpu_kernels_90.cubin"), "vectors")), "0:w 8:r 16:r 24:r");
+}
+
+TEST_F(ImageOfNvcc, WhatFollowsMemoryIsKnownTo) {
+  const std::string bytes = file("kernels_90.cubin");
+  for (const char* kernel : {"linked_list", "pointer_table", "global_pointer"}) {
+    EXPECT_FALSE(facts(bytes, kernel).accesses) << kernel;
+    EXPECT_TRUE(facts(bytes, kernel).follows_memory) << kernel;
+  }
+  EXPECT_FALSE(facts(bytes, "gather").follows_memory);
+  EXPECT_TRUE(facts(test::ptx_file("kernels"), "linked_list").follows_memory);
+  EXPECT_FALSE(facts(test::ptx_file("kernels"), "gather").follows_memory);
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ Passage Onlookers::comes(const Call& call, Works& met, const std::shared_ptr<Wor
   return passage;
 }
 
-// What comes behind what the clock has, and touches this: adds the works that it meets, but for its own.
+// Adds the works, but for its own, that conflict with what accesses this and is ordered after what the clock has.
 void Onlookers::meet(const StreamClocks::Clock& before, const MemoryView& touched, const std::shared_ptr<Work>& work,
                      Works& met) const {
   for (const std::shared_ptr<Work>& other : works_)
@@ -134,7 +134,7 @@ Touched Onlookers::look(const Call& call) const {
   return touched;
 }
 
-// What the call brings to an end: a stream, an event, or that nobody looks but at known moments.
+// What the call ends: a stream, an event, or that others look at known moments only.
 void Onlookers::end(const Call& call, Works& met) {
   if (call.shown) {
     shown_ = true;
@@ -340,7 +340,7 @@ std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& 
   if (!is_alone(work, launch_stream, others, met, lock) || shown_) return std::nullopt;
   if (std::ranges::find(works_, work) == works_.end()) try {
       works_.push_back(work);
-    } catch (const std::bad_alloc&) {  // nobody would be held against it
+    } catch (const std::bad_alloc&) {  // ops could not be checked against it
       return std::nullopt;
     }
   return work->begin(clocks_.arrives(launch_stream));
@@ -376,7 +376,7 @@ void Onlookers::leave(const std::shared_ptr<Work>& work) {
   }
   if (!oldest || !oldest->is_through()) return;
   const std::lock_guard lock(mutex_);
-  oldest->end(oldest->begun_);  // nobody launches it any more
+  oldest->end(oldest->begun_);  // it is not launched any more
   settle();
 }
 
@@ -423,7 +423,7 @@ bool Onlookers::wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_
     }
     const bool is_over = std::chrono::steady_clock::now() >= end;
     if (is_over || (can_be_asked && work->is_through())) {
-      // What did not end in time counts as through: nobody waits for it again.
+      // What did not complete in time counts as completed: it is not waited for again.
       const std::lock_guard lock(mutex_);
       work->end(number);
       if (is_over) return false;

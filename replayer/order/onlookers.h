@@ -1,16 +1,17 @@
-// Who touches the memory of work in an order of ours from elsewhere while it runs: of steps, of rewritten graphs, of
-// regions.
+// Finds ops of the program that access the memory of *relaxed work* while it runs: of steps' graphs, rewritten graphs
+// and regions, which are launched in an order of Nimble's.
 //
-// Such work has what its own ops depend on in order, and nothing else. An op that is none of it, that touches memory
-// which the work touches, and that the program has put in no order with it could see that: a flag that says that data
-// is there, before the data. So the two never run at the same time. An op that comes while the work may run waits until
-// it is through, before the driver has it; and work that comes while the op may run keeps the program's order. What
-// comes before what is known by the program's own order alone (stream_clocks.h): nobody is asked about a stream of the
-// program's.
+// Relaxed work keeps its own dependencies in order, and nothing else. An op that is not part of it, accesses the same
+// memory, and is not ordered with it by the program could see the difference: a flag that says that data is there,
+// before the data. So the two never run at the same time. An op that arrives while such work may be running waits
+// until that has completed, before the driver gets the op; and work that is launched while such an op may be running
+// keeps the program's order. What happens before what is known from the program's own synchronization alone
+// (stream_clocks.h): the driver is never asked about a stream of the program's.
 //
-// Any thread. One lock, under which nothing is called but the driver, to end the event of work that has gone. Ops that
-// touch nothing that any work uses do not take it: they are only counted, and stand for ops on what is used later.
-// Errors: whatever there is no room for may touch anything, and is in no order.
+// Any thread. One lock, under which nothing is called but the driver, to destroy the event of work that has gone. Ops
+// that access nothing that relaxed work uses do not take it: they are only counted, and stand for ops on whatever is
+// used later (watched_memory.h). Errors: what there is no room to remember may access anything, and is ordered with
+// nothing.
 #pragma once
 
 #include <cuda.h>
@@ -45,12 +46,12 @@ class Onlookers {
 
   explicit Onlookers(CallContext& context);
 
-  // --- Of the program's calls. Those on streams that capture are passed over: nothing runs.
+  // --- The program's calls. Those on capturing streams are ignored: nothing runs.
 
-  // Whether what comes and went says something of such a call.
+  // Whether comes() and went() have to be told of such a call.
   static bool matters(const Call& call);
-  // The call is about to reach the driver. Whether that concerns no work, which is told without a lock; then passed()
-  // alone has to follow. `apart`: its op is kept apart from all work by whoever calls.
+  // The call is about to reach the driver. True where no relaxed work is concerned, which takes no lock to find out;
+  // then only passed() has to follow. `apart`: the caller itself orders the op with all relaxed work.
   bool passes_unseen(Call& call, bool apart = false);
   // The same of any call. Adds what has to be through before it does. `work`: it launches this, in
   // the program's order. From a call on by which others may look at any time (Call::shown) nothing may be launched in
@@ -67,7 +68,7 @@ class Onlookers {
   // Something may have recorded any event, or is about to; or this one.
   void records_any();
   void records_unseen(CUevent event);
-  // The memory went before, and with it what work has used of it: who uses it from now on comes behind that by itself.
+  // The memory was released. Whoever uses it from now on is ordered after what work has done there.
   void released(std::uint64_t address, std::uint64_t size);
 
   // --- Of work.
@@ -77,7 +78,7 @@ class Onlookers {
   void expect();
   // What it uses from its next launch on: `memory` by address, without overlap.
   void uses(const std::shared_ptr<Work>& work, std::span<const MemoryRange> memory, bool variables, bool anything);
-  // Whether it may be launched in our order now. It comes behind what its stream does, and behind what `others` had
+  // Whether it may be launched in our order now. It is ordered after what is on its stream, and after what `others` had
   // got. If so begun() has to follow once the driver has had it. If not, adds what has to be through before it is
   // launched at all; comes() says so, too.
   std::optional<Launch> begins(const std::shared_ptr<Work>& work, const StreamRef& stream,

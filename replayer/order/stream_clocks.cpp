@@ -100,7 +100,7 @@ StreamClocks::Event& StreamClocks::find_or_add(CUevent event) {
 }
 
 StreamClocks::Token StreamClocks::begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock) {
-  // Some room is left to records: of one that there is none for nobody could tell which wait is for it.
+  // Some room is kept for records: without any, it could not be told which wait is for which record.
   constexpr std::size_t kForRecords = 16;
   const std::size_t room = what == Pending::What::record ? kMostCalls : kMostCalls - kForRecords;
   for (std::size_t i = 0; i < room; ++i) {
@@ -135,7 +135,7 @@ StreamClocks::Token StreamClocks::records(CUevent event, const Stream& stream) {
   if (!event) return 0;
   const std::uint32_t slot = find_or_add(stream);
   Event& entry = find_or_add(event);
-  // Until the driver has had it nobody can tell which of the two a wait is for.
+  // Until the driver has had it, a wait may be for either of the two.
   entry.version = ++version_;
   entry.known = false;
   // Nor of two records at a time which one is the later.

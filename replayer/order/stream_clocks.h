@@ -6,8 +6,8 @@
 // other threads' calls come in between: so each is told twice. What a call makes known is what held when it was on its
 // way, and holds once the driver has had it.
 //
-// Ops that nobody needs to tell apart take no lock: those of a stream that came since it was last looked at count as
-// one op, its last one so far.
+// Ops that need not be told apart take no lock: those that a stream got since it was last looked at count as one op,
+// its last one so far.
 //
 // Guarded by its owner's lock, but for what says that it takes none. Allocates nothing once built: of more streams,
 // events or calls at a time than there is room for, nothing is known.

@@ -1,4 +1,4 @@
-// What memory a call's op may touch, as far as the call tells: for ops of which nobody has analyzed anything.
+// What memory a call's op may touch, as far as the call tells: for ops that no analysis has seen.
 //
 // A copy and a set touch what they name. A kernel is taken to read and write what its parameters lead to, whatever they
 // are declared to be, but not what pointers in that memory lead to, as an analysis takes it of kernels of which no more

@@ -70,7 +70,7 @@ void WatchedMemory::keep_only(const Each& each) {
     next_.insert(next_.end(), memory.ranges.begin(), memory.ranges.end());
   });
   sort_and_merge(next_);
-  // Fewer and wider ranges would watch what has not been watched so far, which nobody has been told.
+  // Fewer and wider ranges would cover memory that was not watched so far, without telling the caller.
   if (next_.size() <= kMostRanges) publish(next_, variables, anything);
 }
 

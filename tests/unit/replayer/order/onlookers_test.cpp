@@ -19,7 +19,7 @@ namespace {
 
 using namespace order;  // NOLINT(google-build-using-namespace)
 
-// Kinds by the streams of truth.h; nobody is asked about contexts.
+// Kinds by the streams of truth.h; contexts are not asked for.
 class Context final : public CallContext {
  public:
   Context() {

@@ -117,7 +117,9 @@ void Placement::place_on_device(std::uint64_t begin, std::uint64_t end, std::uin
 void Placement::place_on_host(std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t bytes = end - begin;
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
-  void* memory = ::mmap(at(begin), bytes, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+  // Root may map what null points to, if a damaged bundle asks for it.
+  void* memory = MAP_FAILED;
+  if (begin != 0) memory = ::mmap(at(begin), bytes, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
   if (memory == MAP_FAILED) memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (memory == MAP_FAILED)
     throw Refused("there is no room for the step's host memory: " + std::string(std::strerror(errno)));

@@ -84,7 +84,8 @@ bool Onlookers::passes_unseen(Call& call, bool apart) {
   const std::uint32_t slot = clocks_.slot_of(call.stream);
   if (slot == StreamClocks::kNoSlot || touches(call, context_, watched_)) return false;
   clocks_.enters(slot);
-  if (watched_.is_latest(version)) {
+  // Streams may have been forgotten meanwhile, and the slot given to another one.
+  if (watched_.is_latest(version) && clocks_.slot_of(call.stream) == slot) {
     call.unseen = kUncounted + 1 + slot;
     return true;
   }
@@ -279,9 +280,15 @@ void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRa
   const std::lock_guard lock(mutex_);
   expected_.store(true, std::memory_order_seq_cst);
   const bool is_first = users_.empty();
+  const MemoryView uses{memory, variables, anything};
+  // While memory moves ops are looked at one by one, so that what has passed does not count as touching the new memory.
+  if (work->is_watched_ && !watched_.covers(uses)) {
+    watch({{}, true, true});
+    calm_ = 0;
+  }
   if (!work->is_watched_) users_.push_back(work);
   work->is_watched_ = true;
-  watch({memory, variables, anything});
+  watch(uses);
   touched_.forget(*work);
   work->use(memory, variables, anything);
   is_first ? watch_less() : may_watch_less();
@@ -298,11 +305,11 @@ void Onlookers::watch(const MemoryView& memory) {
 // With the lock. Looking through all works is worth it once as much has changed as there is to look through.
 void Onlookers::may_watch_less() {
   constexpr std::size_t kLeast = 16;
-  if (++changes_ >= std::max(kLeast, users_.size())) watch_less();
+  if (++changes_ >= std::max(kLeast, users_.size()) && calm_ >= kCalm) watch_less();
 }
 
 // With the lock. What no work uses any more is not watched.
-void Onlookers::watch_less() {
+void Onlookers::watch_less() try {
   changes_ = 0;
   std::erase_if(users_, [](const std::weak_ptr<Work>& user) { return user.expired(); });
   watched_.keep_only([&](const auto& keep) {
@@ -310,6 +317,7 @@ void Onlookers::watch_less() {
       if (const std::shared_ptr<Work> work = user.lock(); work && (!work->gone_ || work->may_run()))
         work->each_use(keep);
   });
+} catch (const std::bad_alloc&) {  // what is watched stays so
 }
 
 // Whether nothing that may run beside the work, launched on the stream after what `others` have got, touches what it
@@ -336,6 +344,7 @@ std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& 
                                                    std::span<const StreamRef> others, Works& met) {
   std::unique_lock lock(mutex_);
   settle();
+  if (calm_ < kCalm && ++calm_ == kCalm) watch_less();
   const StreamClocks::Stream launch_stream = describe(stream, lock);
   if (!is_alone(work, launch_stream, others, met, lock) || shown_) return std::nullopt;
   if (std::ranges::find(works_, work) == works_.end()) try {

@@ -96,6 +96,7 @@ class Onlookers {
 
  private:
   static constexpr std::size_t kMostGone = 64;
+  static constexpr std::uint32_t kCalm = 256;     // launches since the memory of any work has moved
   static constexpr std::uint32_t kUncounted = 1;  // Call::unseen: no op that others may meet; above it, 1 + a slot
 
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock);
@@ -127,6 +128,7 @@ class Onlookers {
   bool shown_ = false;                        // see comes()
   std::vector<std::shared_ptr<Work>> works_;  // that may be running in our order
   std::vector<std::weak_ptr<Work>> users_;    // that use what is watched
+  std::uint32_t calm_ = kCalm;                // so many launches, at most, since memory of a work moved
   std::size_t changes_ = 0;                   // of what they use, since all of it was looked through
 };
 

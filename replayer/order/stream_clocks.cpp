@@ -15,7 +15,7 @@ StreamClocks::StreamClocks() : slots_(kMostStreams), events_(kMostEvents), pendi
 std::uint32_t StreamClocks::find(std::uint64_t key) const {
   const std::size_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i)
-    if (key != 0 && keys_[i].load(std::memory_order_acquire) == key) return i;
+    if (key != 0 && keys_[i].load(std::memory_order_seq_cst) == key) return i;
   return kNone;
 }
 
@@ -234,7 +234,7 @@ void StreamClocks::ends(const StreamRef& stream) {
 }
 
 void StreamClocks::forget_streams() {
-  for (auto& key : keys_) key.store(0, std::memory_order_release);
+  for (auto& key : keys_) key.store(0, std::memory_order_seq_cst);
 }
 
 void StreamClocks::context_ends(std::uint64_t context) {

@@ -35,6 +35,8 @@ class WatchedMemory {
 
   // --- With the lock.
 
+  // Whether all of that is watched.
+  bool covers(const MemoryView& memory) const;
   // Watches this as well. Returns what it did not watch before.
   Touched add(const MemoryView& memory);
   // Watches only what `each` tells: a function that calls the one it is given with each MemoryView, all of which are
@@ -49,7 +51,6 @@ class WatchedMemory {
     std::atomic<std::uint64_t> begin{0}, end{0};
   };
 
-  bool covers(const MemoryView& memory) const;
   void load(std::vector<MemoryRange>& ranges) const;
   void publish(const std::vector<MemoryRange>& ranges, bool variables, bool anything);
 

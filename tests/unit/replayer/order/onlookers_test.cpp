@@ -431,7 +431,7 @@ TEST_F(OnlookersTest, WhatNothingUsesAnyMoreIsNotWatched) {
 // in an order of ours, they touch nothing in common.
 class World {
  public:
-  World(unsigned seed, std::size_t threads) : random_(seed), calls_(threads) {
+  World(unsigned seed, std::size_t threads) : random_(seed), moves_(seed % 2 == 0), calls_(threads) {
     onlookers_.expect();
     for (std::size_t i = 0; i < graphs_.size(); ++i) {
       graphs_[i] = std::make_shared<Graph>();
@@ -539,7 +539,7 @@ class World {
               return &each != &made && each.what == What::launch && each.stage != 0 && each.graph == made.graph;
             }))
           return begin(made);
-        if (below(4) == 0) change_memory(made.graph);
+        if (moves_ && below(4) == 0) change_memory(made.graph);
         made.op.memory = memory_[made.graph];
         made.op.graph = static_cast<int>(made.graph);
         made.launch = onlookers_.begins(graphs_[made.graph], made.on.ref, {}, made.met);
@@ -620,6 +620,7 @@ class World {
 
   inline static const std::vector<Stream> kStreams = {kA, kB, kC, kLegacy, kBlocking, kThreads};
   std::mt19937 random_;
+  const bool moves_;  // whether the memory of graphs does
   Context context_;
   Onlookers onlookers_{context_};
   std::array<std::shared_ptr<Graph>, 2> graphs_;
@@ -643,9 +644,9 @@ TEST(Onlookers, OfOneThreadNothingMeetsAndNothingWaitsInVain) {
   EXPECT_GT(relaxed, 500);
   EXPECT_GT(in_order, 500);
   EXPECT_GT(unseen, 500);
-  // What comes after a launch of the same graph is not known to. And here memory changes so often that what has passed
-  // unseen is taken for what it was not time and again.
-  EXPECT_LT(needless, (relaxed + in_order) / 7);
+  // What comes after a launch of the same graph is not known to.
+  // Nor, where memory moves, what has passed unseen before it did for the first time.
+  EXPECT_LT(needless, (relaxed + in_order) / 12);
 }
 
 TEST(Onlookers, OfSeveralThreadsNothingMeets) {

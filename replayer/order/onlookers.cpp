@@ -82,7 +82,7 @@ bool Onlookers::passes_unseen(Call& call, bool apart) {
   }
   const WatchedMemory::Version version = watched_.version();
   const std::uint32_t slot = clocks_.slot_of(call.stream);
-  if (slot == StreamClocks::kNoSlot || touches(call, context_, watched_)) return false;
+  if (slot == StreamClocks::kNoSlot || clocks_.is_joined(slot) || touches(call, context_, watched_)) return false;
   clocks_.enters(slot);
   // Streams may have been forgotten meanwhile, and the slot given to another one.
   if (watched_.is_latest(version) && clocks_.slot_of(call.stream) == slot) {
@@ -283,12 +283,13 @@ void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRa
   const MemoryView uses{memory, variables, anything};
   // While memory moves ops are looked at one by one, so that what has passed does not count as touching the new memory.
   if (work->is_watched_ && !watched_.covers(uses)) {
-    watch({{}, true, true});
+    watched_.add({{}, true, true});
     calm_ = 0;
   }
   if (!work->is_watched_) users_.push_back(work);
   work->is_watched_ = true;
-  watch(uses);
+  // Where everything is watched nothing is new; what has passed before that may have touched this all the same.
+  watched_.has_anything() ? count_as_touching(uses) : watch(uses);
   touched_.forget(*work);
   work->use(memory, variables, anything);
   is_first ? watch_less() : may_watch_less();
@@ -297,9 +298,17 @@ void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRa
 // With the lock. What ops that have passed unseen may have touched of it, they count as touching from now on.
 void Onlookers::watch(const MemoryView& memory) {
   const Touched added = watched_.add(memory);
-  if (added.none()) return;
+  if (!added.none()) count_as_touching(added.view());
+}
+
+// With the lock. What has passed unseen, and is not known to be through, may have read and written this.
+void Onlookers::count_as_touching(const MemoryView& memory) {
+  Touched touched;
+  touched.variables = memory.variables;
+  touched.anything = memory.anything;
+  for (const MemoryRange& range : memory.ranges) touched.add({range.begin, range.end, true});
   for (std::uint32_t slot = 0; slot < clocks_.used(); ++slot)
-    if (const StreamClocks::Op op = clocks_.entered(slot); op.number != 0) touched_.add(op, added.view(), nullptr);
+    if (const StreamClocks::Op op = clocks_.entered(slot); op.number != 0) touched_.add(op, touched.view(), nullptr);
 }
 
 // With the lock. Looking through all works is worth it once as much has changed as there is to look through.

@@ -102,6 +102,7 @@ class Onlookers {
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock);
   Touched look(const Call& call) const;
   void watch(const MemoryView& memory);
+  void count_as_touching(const MemoryView& memory);
   void may_watch_less();
   void watch_less();
   void end(const Call& call, Works& met);

@@ -60,7 +60,21 @@ std::uint32_t StreamClocks::find_or_add(const Stream& stream) {
   slot.context = stream.context;
   slot.clock = {};
   if (is_new) used_.store(found + 1, std::memory_order_release);
+  for (std::uint32_t i = 0; i < used(); ++i) {
+    if (!join_each_other(found, i)) continue;
+    passing_[found].joined.store(true, std::memory_order_release);
+    passing_[i].joined.store(true, std::memory_order_release);
+  }
   return found;
+}
+
+// What comes on the legacy stream comes after all that is on the streams that keep order with it, and the other way
+// about.
+bool StreamClocks::join_each_other(std::uint32_t one, std::uint32_t other) const {
+  const Slot &a = slots_[one], &b = slots_[other];
+  if (one == other || keys_[one] == 0 || keys_[other] == 0 || a.context != b.context) return false;
+  return (a.kind == StreamKind::legacy && keeps_order_with_legacy(b.kind)) ||
+         (keeps_order_with_legacy(a.kind) && b.kind == StreamKind::legacy);
 }
 
 StreamClocks::Clock StreamClocks::present(std::uint32_t slot) {
@@ -70,18 +84,10 @@ StreamClocks::Clock StreamClocks::present(std::uint32_t slot) {
   return clock;
 }
 
-// What comes on the legacy stream comes after all that is on the streams that keep order with it, and the other way
-// about.
 StreamClocks::Clock StreamClocks::before_next(std::uint32_t slot) {
   Clock clock = present(slot);
-  const Slot& mine = slots_[slot];
-  for (std::uint32_t i = 0; i < used(); ++i) {
-    const Slot& other = slots_[i];
-    if (i == slot || keys_[i] == 0 || other.context != mine.context) continue;
-    if ((mine.kind == StreamKind::legacy && keeps_order_with_legacy(other.kind)) ||
-        (keeps_order_with_legacy(mine.kind) && other.kind == StreamKind::legacy))
-      clock.join(present(i));
-  }
+  for (std::uint32_t i = 0; i < used(); ++i)
+    if (join_each_other(slot, i)) clock.join(present(i));
   return clock;
 }
 

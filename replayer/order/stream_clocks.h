@@ -97,6 +97,8 @@ class StreamClocks {
     // Every op of the stream would take the cache line for itself.
     if (!passing_[slot].any.load(std::memory_order_seq_cst)) passing_[slot].any.store(true, std::memory_order_seq_cst);
   }
+  // Whether the legacy stream orders it with another one, so that its ops tell of others' and have to be told apart.
+  bool is_joined(std::uint32_t slot) const { return passing_[slot].joined.load(std::memory_order_acquire); }
   void leaves(std::uint32_t slot) { passing_[slot].on_their_way.fetch_sub(1, std::memory_order_seq_cst); }
   // What stands for all that have entered so far, where not all is known to be through: else its number is 0.
   Op entered(std::uint32_t slot);
@@ -137,6 +139,7 @@ class StreamClocks {
 
   struct alignas(64) Passing {
     std::atomic<std::uint32_t> on_their_way{0};  // that have entered and have not left
+    std::atomic<bool> joined{false};             // see is_joined(); stays
     std::atomic<bool> any{false};                // some have entered that `arrived` does not count yet
   };
   struct Slot {
@@ -172,6 +175,7 @@ class StreamClocks {
   std::uint32_t find_or_add(const Stream& stream);
   void count_entered(std::uint32_t slot);
   bool is_free(std::uint32_t slot);
+  bool join_each_other(std::uint32_t one, std::uint32_t other) const;
   Clock present(std::uint32_t slot);
   Clock before_next(std::uint32_t slot);
   Event* find(CUevent event);

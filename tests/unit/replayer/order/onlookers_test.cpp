@@ -452,7 +452,7 @@ class World {
   int relaxed = 0, in_order = 0, waits = 0, needless = 0, unseen = 0;
 
  private:
-  static constexpr int kCells = 12;
+  static constexpr int kCells = 6;
   enum class What { copy, launch, record, wait, sync_stream, sync_event };
   struct Op {
     int number = 0;
@@ -645,8 +645,7 @@ TEST(Onlookers, OfOneThreadNothingMeetsAndNothingWaitsInVain) {
   EXPECT_GT(in_order, 500);
   EXPECT_GT(unseen, 500);
   // What comes after a launch of the same graph is not known to.
-  // Nor, where memory moves, what has passed unseen before it did for the first time.
-  EXPECT_LT(needless, (relaxed + in_order) / 12);
+  EXPECT_LT(needless, (relaxed + in_order) / 20);
 }
 
 TEST(Onlookers, OfSeveralThreadsNothingMeets) {
@@ -660,7 +659,7 @@ TEST(Onlookers, OfSeveralThreadsNothingMeets) {
   }
   EXPECT_GT(relaxed, 500);
   EXPECT_GT(waits, 100);
-  EXPECT_GT(unseen, 1000);
+  EXPECT_GT(unseen, 500);
 }
 
 }  // namespace

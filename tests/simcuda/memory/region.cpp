@@ -72,6 +72,12 @@ std::uint64_t Region::take(std::uint64_t bytes, std::uint64_t alignment, bool re
 
 bool Region::take_at(std::uint64_t address, std::uint64_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+#if defined(__SANITIZE_THREAD__)
+  // A program's own memory lies in here. The sanitizer takes any other address for a hint and replaces it by null,
+  // which root can map.
+  constexpr std::uint64_t kBegin = 0x7e8000000000, kEnd = 0x800000000000;
+  if (address < kBegin || address >= kEnd || bytes > kEnd - address) return false;
+#endif
   void* const memory = mmap(pointer(address), bytes, PROT_NONE, kFlags, -1, 0);
   if (memory == MAP_FAILED) return false;
   if (memory != pointer(address)) {  // a system that does not know the flag

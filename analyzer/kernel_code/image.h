@@ -25,8 +25,8 @@ namespace nimble::code {
 // How certain it is that the code that was read is what runs.
 enum class Origin : std::uint8_t {
   none,
-  same,   // it is machine code for the device, or PTX that the driver compiles, or of which the machine code was made:
-          // through the same virtual architecture
+  same,   // machine code for this device; or PTX that the driver compiles, or that this device's machine code was
+          // compiled from, as its virtual architecture tells
   other,  // the machine code was made for another architecture: from the same source, which may tell them apart
 };
 

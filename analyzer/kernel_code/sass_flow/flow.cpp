@@ -43,8 +43,8 @@ class Judge {
   }
 
  private:
-  // Instructions whose proofs nothing has been held against: the emulator (tests/sass) runs none of these. Null for
-  // others.
+  // What kind of instruction this is, if the emulator (tests/sass) cannot run it, so that no test has checked proofs
+  // about it; else null.
   static const char* untried(const Instruction& instruction) {
     switch (instruction.what) {
       case Class::async_copy:

@@ -1,5 +1,6 @@
 #include "analyzer/access/access.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "analyzer/access/conflicts.h"
@@ -75,6 +76,10 @@ class Inference {
     if (conflicts_ != nullptr) conflicts_->correct(question, *speaker, result_.all, entry.first);
     entry.evidence = speaker->evidence();
     entry.from_code = speaker->from_code();
+    // What the step never names nothing in it is ordered by.
+    const auto unnamed = [&](const Access& access) { return objects_.find(access.object) == kNone; };
+    const auto first = result_.all.begin() + entry.first;
+    result_.all.erase(std::remove_if(first, result_.all.end(), unnamed), result_.all.end());
     for (std::size_t i = entry.first; i < result_.all.size(); ++i) {
       Access& access = result_.all[i];
       access.evidence = entry.evidence;

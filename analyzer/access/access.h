@@ -50,6 +50,9 @@ struct OpQuestion {
 struct Pinned {
   bool shape = false;                                           // grid, block and shared memory
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // bytes of its packed parameters: first, count
+  // Likewise, as far as they were the same in all steps that were recorded.
+  bool usual_shape = false;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> usual_params;
 };
 
 class AccessSource {

@@ -1,11 +1,14 @@
 // The trace reader's definitions: images, functions with what their code is known to do, streams, and graphs.
 // shim/record/trace/trace_definitions.cpp writes them.
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "analyzer/addresses/evaluate.h"
 #include "analyzer/base/json_fields.h"
 #include "analyzer/input/trace_fields.h"
 #include "analyzer/input/trace_reader.h"
@@ -70,6 +73,50 @@ ProvenGlobal global(const Fields& args, const json& item) {
   return result;
 }
 
+Expression expression(const Fields& args, const json& item) {
+  if (!item.is_array() || item.size() != 5 || !item[4].is_number_integer())
+    args.fail("extents", "an expression must be [operation, bits, operand, operand, value]");
+  Expression result;
+  const std::string& name = args.text_of(item[0], "extents");
+  const auto* const found = std::ranges::find(kExpressionNames, name);
+  if (found == std::end(kExpressionNames)) args.fail("extents", "has an unknown operation: " + name);
+  result.op = static_cast<ExpressionOp>(found - std::begin(kExpressionNames));
+  result.bits = static_cast<std::uint8_t>(args.number_of(item[1], "extents", 64));
+  result.a = static_cast<std::uint32_t>(args.number_of(item[2], "extents", kMaxId));
+  result.b = static_cast<std::uint32_t>(args.number_of(item[3], "extents", kMaxId));
+  result.value = item[4].get<std::int64_t>();
+  return result;
+}
+
+AddressGroup address_group(const Fields& args, const json& item, std::uint32_t end) {
+  const bool is_group = item.is_array() && item.size() == 5 && item[0].is_array() && item[2].is_array() &&
+                        item[3].is_boolean() && item[4].is_array();
+  if (!is_group) args.fail("extents", "a group must be [[words], mode, [uses], complete, [numbers]]");
+  AddressGroup result;
+  for (const json& word : item[0]) result.at.push_back(word_of(args, "extents", word, end));
+  read_mode(args, "extents", item[1], result.reads, result.writes);
+  for (const json& use : item[2]) {
+    if (!use.is_array() || use.size() != 2) args.fail("extents", "a use must be [expression, bytes]");
+    result.uses.push_back({static_cast<std::uint32_t>(args.number_of(use[0], "extents", kMaxId)),
+                           static_cast<std::uint32_t>(args.number_of(use[1], "extents", kMaxParamBytes))});
+  }
+  result.complete = item[3].get<bool>();
+  for (const json& word : item[4]) result.numbers.push_back(word_of(args, "extents", word, end));
+  return result;
+}
+
+void read_extents(const Fields& args, std::uint32_t end, AddressExtents& extents) {
+  const json& all = args.member("extents");
+  const auto is_list = [&](const char* name) { return all.is_object() && all.contains(name) && all[name].is_array(); };
+  if (!is_list("expressions") || !is_list("counters") || !is_list("groups"))
+    args.fail("extents", "must have lists of expressions, counters and groups");
+  for (const json& item : all["expressions"]) extents.expressions.push_back(expression(args, item));
+  for (const json& item : all["counters"])
+    extents.counters.push_back(static_cast<std::uint32_t>(args.number_of(item, "extents", kMaxId)));
+  for (const json& item : all["groups"]) extents.groups.push_back(address_group(args, item, end));
+  if (!is_well_formed(extents)) args.fail("extents", "has an expression whose operands are not there, or do not fit");
+}
+
 std::uint64_t digest(const Fields& args, const char* name) {
   const std::string& text = args.text(name);
   std::uint64_t value = 0;
@@ -116,6 +163,7 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
     for (const json& item : args.list("globals")) proof.globals.push_back(global(args, item));
   if (args.has("stored"))
     for (const json& word : args.list("stored")) proof.stored.push_back(word_of(args, "stored", word, end));
+  if (args.has("extents")) read_extents(args, end, proof.extents);
 }
 
 void kernels(const Fields& args, const Trace& trace, std::vector<TraceGraph::Kernel>& list) {

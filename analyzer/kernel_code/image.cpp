@@ -95,7 +95,7 @@ KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs
         continue;
       }
       if (here.accesses != facts.accesses || here.params != facts.params || here.globals != facts.globals ||
-          here.stored != facts.stored) {
+          here.stored != facts.stored || here.extents != facts.extents) {
         facts.accesses.reset();
         facts.why_not_proven = "it differs from device to device";
       }
@@ -191,6 +191,7 @@ KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const
   if (proof.understood) facts.accesses = proof.accesses;
   facts.globals = proof.globals;
   facts.stored = proof.stored;
+  facts.extents = proof.extents;
   for (const PtxParam& param : proof.params) facts.params.emplace_back(param.offset, param.size);
   return facts;
 }
@@ -204,8 +205,9 @@ std::optional<PtxProof> Image::machine_proof(Question& question, std::string_vie
     const Elf elf(text);
     if (elf.error()) return std::nullopt;
     PtxProof proof = sass::prove_kernel(elf, name);
-    if (found && (found->accesses != proof.accesses || found->globals != proof.globals ||
-                  found->stored != proof.stored || found->understood != proof.understood))
+    if (found &&
+        (found->accesses != proof.accesses || found->globals != proof.globals || found->stored != proof.stored ||
+         found->extents != proof.extents || found->understood != proof.understood))
       return std::nullopt;
     const bool follows_memory = proof.follows_memory || (found && found->follows_memory);
     found = std::move(proof);
@@ -215,14 +217,21 @@ std::optional<PtxProof> Image::machine_proof(Question& question, std::string_vie
 }
 
 // Where the driver loads machine code, that is what runs. What its PTX proves is more exact where it proves anything:
-// it tells conditions.
+// it tells conditions. How far addresses get machine code alone tells.
 void Image::add_machine_code(Question& question, std::string_view name, const Candidates& candidates,
                              KernelFacts& facts) {
-  if (candidates.compiled || (facts.accesses && facts.origin == Origin::same)) return;
+  if (candidates.compiled) return;
   const std::optional<PtxProof> proof = machine_proof(question, name, candidates);
   if (!proof) return;
+  const bool is_proven = proof->understood && proof->untried.empty();
+  // By the same words; a parameter that is aligned to more than 16 bytes may lie elsewhere in the constant bank.
+  const bool is_same_layout = std::ranges::equal(
+      facts.params, proof->params,
+      [](const auto& one, const PtxParam& other) { return one.first == other.offset && one.second == other.size; });
+  if (is_proven && (!facts.accesses || is_same_layout)) facts.extents = proof->extents;
+  if (facts.accesses && facts.origin == Origin::same) return;
   facts.follows_memory = proof->follows_memory;
-  if (!proof->understood || !proof->untried.empty()) {
+  if (!is_proven) {
     if (!facts.accesses)
       facts.why_not_proven = proof->understood ? "its machine code has " + proof->untried : proof->why;
     return;
@@ -232,6 +241,7 @@ void Image::add_machine_code(Question& question, std::string_view name, const Ca
   facts.origin = Origin::same;
   facts.globals = proof->globals;
   facts.stored = proof->stored;
+  facts.extents = proof->extents;
   facts.params.clear();
   for (const PtxParam& param : proof->params) facts.params.emplace_back(param.offset, param.size);
 }

@@ -42,6 +42,7 @@ struct KernelFacts {
   Origin origin = Origin::none;
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are
+  AddressExtents extents;                                       // how far the accesses get, by the code that runs
   std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // as the PTX has them: offset, size
   std::uint64_t image_digest = 0;                               // XXH3-64 of the whole image; 0 if it could not be read
 };

@@ -75,8 +75,34 @@ class Inference {
     result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts);
     find_workspace_hazards(trace, table, seen, objects_, calls, result_.accesses);
     result_.conflicts = conflicts.take();
+    pin_what_is_usual();
     if (options_.step) result_.non_pointer_words = non_pointer_words(trace, table, seen, result_.accesses, calls);
     return pointers.asked() ? std::optional(pointers.outcome()) : std::nullopt;
+  }
+
+  // Of what should stay as it is, what was so in all steps of the same pattern.
+  void pin_what_is_usual() {
+    const Trace& trace = input_.trace();
+    const auto calls = step_.calls();
+    for (std::uint32_t op = 0; op < calls.size(); ++op) {
+      Pinned& pinned = result_.accesses.pinned[op];
+      if (!pinned.usual_shape && pinned.usual_params.empty()) continue;
+      const TraceCall& call = trace.calls[calls[op]];
+      for (std::uint32_t i = 0; i < step_.begins.size(); ++i) {
+        if (step_.shares_pattern[i] == 0) continue;
+        const TraceCall& other = trace.calls[step_.calls_of(i)[op]];
+        pinned.usual_shape &= other.grid == call.grid && other.block == call.block;
+        std::erase_if(pinned.usual_params, [&](const std::pair<std::uint32_t, std::uint32_t>& piece) {
+          const auto [first, count] = piece;
+          return other.params.size() != call.params.size() ||
+                 !std::equal(call.params.begin() + first, call.params.begin() + first + count,
+                             other.params.begin() + first);
+        });
+      }
+      pinned.shape |= std::exchange(pinned.usual_shape, false);
+      for (const auto& piece : std::exchange(pinned.usual_params, {}))
+        if (std::ranges::find(pinned.params, piece) == pinned.params.end()) pinned.params.push_back(piece);
+    }
   }
 
   const Recording& input_;

@@ -90,7 +90,7 @@ bool same(const FunctionInfo& a, const FunctionInfo& b) {
                     one.constants, one.why, one.why_not_proven, one.follows_memory, one.code);
   };
   const auto of_proof = [](const KernelProof& one) {
-    return std::tie(one.accesses, one.globals, one.stored, one.same_code);
+    return std::tie(one.accesses, one.globals, one.stored, one.extents, one.same_code);
   };
   return of(a) == of(b) && a.proof.has_value() == b.proof.has_value() &&
          (!a.proof || of_proof(*a.proof) == of_proof(*b.proof));
@@ -339,6 +339,7 @@ void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, cons
   proof.globals = std::move(globals);
   proof.same_code = facts.origin == code::Origin::same;
   proof.stored = facts.stored;
+  proof.extents = facts.extents;
   for (const code::PtxAccess& access : *facts.accesses) {
     ProvenAccess& mine = proof.accesses.emplace_back(ProvenAccess{access.at, access.reads, access.writes});
     for (const code::PtxCondition& each : access.when)

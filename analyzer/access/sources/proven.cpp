@@ -5,6 +5,7 @@
 #include <span>
 
 #include "analyzer/access/kernel_params.h"
+#include "analyzer/access/leaving.h"
 #include "analyzer/memory/objects.h"
 #include "nimble/internal/schedule.h"
 
@@ -129,12 +130,14 @@ void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<st
       if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
   for (std::uint32_t i = 0; i < proof.globals.size(); ++i)
     add_whole({pointer_at(op, kAtGlobals + i), 1}, proof.globals[i].writes, found);
+  add_left_objects(op, proof.extents, found);
   if (same_code_) return;
   for (const PointerWord& pointer : op.pointers)
     if (!std::ranges::binary_search(told, pointer.at)) add_whole({&pointer, 1}, true, found);
 }
 
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
+  pin_extents(op, op.trace.functions[op.call.function].proof->extents, pinned);
   const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
   for (const ProvenAccess& access : accesses)
     if (const ParamCondition* const why = excluding(op, access)) pinned.params.emplace_back(why->at, why->bytes);

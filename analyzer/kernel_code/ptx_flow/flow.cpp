@@ -214,8 +214,11 @@ class Judge {
     }
     proof.follows_memory = follows_memory_;
     if (!proof.why.empty()) return false;
-    for (const auto& [at, access] : accesses_)
+    for (const auto& [at, access] : accesses_) {
       proof.accesses.push_back({at, access.reads, access.writes, access.when.value_or(PtxConditions{})});
+      proof.extents.groups.push_back({at, access.reads, access.writes, {}, false, {}});
+      for (const std::uint32_t word : access.numbers) proof.extents.groups.back().numbers.push_back(word);
+    }
     for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
     proof.stored.assign(stored_.begin(), stored_.end());
     return true;
@@ -282,6 +285,8 @@ class Judge {
     Accessed& access = accesses_[words];
     access.reads |= reads;
     access.writes |= writes;
+    for (std::uint32_t word = 0; word < steps_.words; ++word)
+      if (flow_.holds(at, word) && !flow_.may_be(at, word)) access.numbers.insert(8 * word);
     const PtxConditions& conditions = steps_.conditions[step.when];
     if (!access.when) access.when = conditions;
     std::erase_if(*access.when, [&](const PtxCondition& each) { return !std::ranges::count(conditions, each); });
@@ -291,6 +296,7 @@ class Judge {
   struct Accessed {
     bool reads = false, writes = false;
     std::optional<PtxConditions> when;  // of all that was seen so far
+    std::set<std::uint32_t> numbers;
   };
 
   const PtxSteps& steps_;

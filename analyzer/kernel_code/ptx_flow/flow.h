@@ -21,6 +21,7 @@
 
 #include "analyzer/kernel_code/ptx/module.h"
 #include "analyzer/kernel_code/ptx_flow/guards.h"
+#include "nimble/internal/address_expressions.h"
 
 namespace nimble::code {
 
@@ -48,7 +49,8 @@ struct PtxProof {
   std::vector<PtxAccess> accesses;  // ascending, one for each list of words
   std::vector<PtxGlobal> globals;   // ascending by name
   std::vector<std::uint32_t>
-      stored;  // words that it may store to memory, in pieces or whole: pointers that others may follow
+      stored;              // words that it may store to memory, in pieces or whole: pointers that others may follow
+  AddressExtents extents;  // how far these accesses get; PTX: only which numbers have a part in that
 
   // Whether the kernel reaches memory by its parameters alone: through them or through tables that they point to. This
   // can be told for more kernels than the above.

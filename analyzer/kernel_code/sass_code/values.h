@@ -52,6 +52,12 @@ class Values {
   // those of the function's callers, in their order.
   std::uint32_t begins_function(ValueId choice) const;
   std::span<const std::uint32_t> callers(std::uint32_t function) const { return callers_[function]; }
+  // What has to hold for an instruction to run: that this predicate has this value; kNoValue where it always runs.
+  struct Fact {
+    ValueId predicate = kNoValue;
+    bool is_true = false;
+  };
+  const Fact& guard(std::uint32_t instruction) const { return guards_[instruction]; }
   // Instructions that were reached, in the order of the text.
   std::span<const std::uint32_t> order() const { return order_; }
 
@@ -78,10 +84,6 @@ class Values {
   ValueId predicate_in(ValueId value, unsigned bit) const;
   void use_representatives();
   void resolve_conditions();
-  struct Fact {
-    ValueId predicate = kNoValue;
-    bool is_true = false;
-  };
   std::vector<Fact> facts_of(std::uint32_t block) const;
   ValueId resolve(ValueId value, std::span<const Fact> facts) const;
   ValueId representative(ValueId value) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyzer/kernel_code/ptx/compiler_names.h"
+#include "analyzer/kernel_code/sass_addresses/addresses.h"
 #include "analyzer/kernel_code/sass_code/returns.h"
 #include "analyzer/kernel_code/sass_flow/contents_flow.h"
 
@@ -16,12 +17,19 @@ namespace {
 
 constexpr unsigned kUtmastg = 0x13b5, kUtmaredg = 0x13b6;
 constexpr std::int64_t kMapBytes = 128;
+constexpr std::size_t kMostUses = 512;           // of one list of words; of more it is not known how far they get
+constexpr std::size_t kMostExpressions = 20000;  // likewise
 
 // What the flow says of every place where memory is touched.
 class Judge {
  public:
   Judge(const Kernel& kernel, const ControlFlow& flow, const Values& values, ContentsFlow& contents)
-      : kernel_(kernel), flow_(flow), values_(values), contents_(contents), sets_(contents.contents().sets()) {}
+      : kernel_(kernel),
+        flow_(flow),
+        values_(values),
+        contents_(contents),
+        sets_(contents.contents().sets()),
+        addresses_(kernel, flow, values) {}
 
   bool judge(PtxProof& proof) {
     for (const std::uint32_t at : values_.order())
@@ -36,7 +44,26 @@ class Judge {
     }
     proof.follows_memory = follows_memory_;
     if (!proof.why.empty()) return false;
-    for (const auto& [words, access] : accesses_) proof.accesses.push_back({words, access.first, access.second, {}});
+    std::vector<AddressUse> uses;
+    for (const auto& [words, access] : accesses_) {
+      proof.accesses.push_back({words, access.reads, access.writes, {}});
+      uses.insert(uses.end(), access.uses.begin(), access.uses.end());
+    }
+    proof.extents.counters = addresses_.counters();
+    proof.extents.expressions = addresses_.list().needed(uses, proof.extents.counters);
+    auto next = uses.begin();
+    for (const auto& [words, access] : accesses_) {
+      AddressGroup& group = proof.extents.groups.emplace_back();
+      group.at = words;
+      group.reads = access.reads;
+      group.writes = access.writes;
+      group.uses.assign(next, next + static_cast<std::ptrdiff_t>(access.uses.size()));
+      next += static_cast<std::ptrdiff_t>(access.uses.size());
+      const auto rest = std::ranges::unique(group.uses);  // as they come, most are beside each other
+      group.uses.erase(rest.begin(), rest.end());
+      group.complete = access.complete;
+      group.numbers.assign(access.numbers.begin(), access.numbers.end());
+    }
     for (const auto& [name, mode] : globals_) proof.globals.push_back({std::string(name), mode.first, mode.second});
     proof.stored.assign(stored_.begin(), stored_.end());
     return true;
@@ -110,7 +137,9 @@ class Judge {
       return no("a tensor map beyond its parameters");
     const bool writes = instruction.opcode == kUtmastg || instruction.opcode == kUtmaredg;
     if (writes) store(contents_.shared());
-    return touch({static_cast<std::uint32_t>(*place)}, !writes || instruction.opcode == kUtmaredg, writes);
+    // The map says how far it gets.
+    touch({static_cast<std::uint32_t>(*place)}, !writes || instruction.opcode == kUtmaredg, writes);
+    return true;
   }
 
   bool place(std::uint32_t at, const MemoryOperand& memory) {
@@ -156,7 +185,19 @@ class Judge {
     }
     if (address.low.number || address.high.number) return no("an address that may be just a number");
     if (memory.writes && !store(contents_.stored(at))) return false;
-    return words.empty() || touch(std::move(words), memory.reads, memory.writes);
+    if (words.empty()) return true;
+    Accessed& access = touch(words, memory.reads, memory.writes);
+    for (const RootSet set : {address.low.from, address.high.from, address.low.low, address.high.high})
+      for (const Root root : sets_.roots(set))
+        if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
+          access.numbers.insert(8 * root);
+    const ExpressionId id = addresses_.address(at, memory);
+    if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions ||
+        addresses_.list().is_unknown(id) || memory.bytes == 0)
+      access.complete = false;
+    else
+      access.uses.push_back({id, memory.bytes});
+    return true;
   }
 
   // However it is cut into pieces, all of it may be put there, one by one.
@@ -173,11 +214,17 @@ class Judge {
     return true;
   }
 
-  bool touch(std::vector<std::uint32_t> words, bool reads, bool writes) {
-    auto& access = accesses_[std::move(words)];
-    access.first |= reads;
-    access.second |= writes;
-    return true;
+  struct Accessed {
+    bool reads = false, writes = false, complete = true;
+    std::vector<AddressUse> uses;
+    std::set<std::uint32_t> numbers;
+  };
+
+  Accessed& touch(const std::vector<std::uint32_t>& words, bool reads, bool writes) {
+    Accessed& access = accesses_[words];
+    access.reads |= reads;
+    access.writes |= writes;
+    return access;
   }
 
   const Kernel& kernel_;
@@ -185,8 +232,9 @@ class Judge {
   const Values& values_;
   ContentsFlow& contents_;
   RootSets& sets_;
+  Addresses addresses_;
   std::string why_;
-  std::map<std::vector<std::uint32_t>, std::pair<bool, bool>> accesses_;
+  std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
   bool follows_memory_ = false;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "nimble/internal/address_expressions.h"
+
 namespace nimble {
 
 // Raised whenever a reader of the previous version would misread a file. Listed with its reason in
@@ -139,6 +141,7 @@ struct KernelProof {
   std::vector<ProvenAccess> accesses;
   std::vector<ProvenGlobal> globals;  // by name, ascending
   std::vector<std::uint32_t> stored;  // words that it may store to memory unchanged: pointers for others to follow
+  AddressExtents extents;             // how far these accesses get
   bool same_code = false;
 };
 

@@ -32,6 +32,29 @@ std::string spoken(const std::string& name) {
   return result;
 }
 
+// How far a kernel's accesses get; nothing where that is not known.
+void append_extents(std::string& out, const AddressExtents& extents) {
+  if (extents.groups.empty()) return;
+  out += R"(,"extents":{"expressions":[)";
+  const char* separator = "";
+  for (const Expression& each : extents.expressions) {
+    append(out, R"({}["{}",{},{},{},{}])", separator, kExpressionNames[static_cast<std::size_t>(each.op)], each.bits,
+           each.a, each.b, each.value);
+    separator = ",";
+  }
+  append(out, R"(],"counters":[{}],"groups":[)", fmt::join(extents.counters, ","));
+  separator = "";
+  for (const AddressGroup& group : extents.groups) {
+    append(out, R"({}[[{}],"{}{}",[)", separator, fmt::join(group.at, ","), group.reads ? "r" : "",
+           group.writes ? "w" : "");
+    for (const AddressUse& use : group.uses)
+      append(out, "{}[{},{}]", &use == group.uses.data() ? "" : ",", use.address, use.bytes);
+    append(out, "],{},[{}]]", group.complete, fmt::join(group.numbers, ","));
+    separator = ",";
+  }
+  out += "]}";
+}
+
 // Facts about a kernel's code: `,"self_contained":...` and so on.
 void append_code(std::string& out, const FunctionInfo& function) {
   append(out, R"(,"self_contained":{})", function.self_contained);
@@ -64,6 +87,7 @@ void append_code(std::string& out, const FunctionInfo& function) {
     }
   }
   append(out, R"(],"stored":[{}],"same_code":{})", fmt::join(function.proof->stored, ","), function.proof->same_code);
+  append_extents(out, function.proof->extents);
 }
 
 void mark(std::vector<bool>& done, std::uint32_t id) {

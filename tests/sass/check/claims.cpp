@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "analyzer/addresses/evaluate.h"
 #include "analyzer/kernel_code/ptx/compiler_names.h"
 
 namespace nimble::code::oracle {
@@ -60,6 +61,7 @@ class Run {
     }
     for (const emulator::Variable& variable : program.variables)
       launch_.variables.push_back(add({true, 0, variable.name}));
+    find_extents();
   }
 
   std::string run() {
@@ -81,6 +83,41 @@ class Run {
     return objects_.add();
   }
 
+  // How far accesses through each word may get in this launch.
+  void find_extents() {
+    std::vector<std::uint32_t> pointers;
+    for (const Object& object : what_)
+      if (!object.is_variable) pointers.push_back(object.word);
+    const analyzer::LaunchValues values{launch_.params, pointers, {launch_.blocks, 1, 1}, {launch_.threads, 1, 1}};
+    for (const AddressGroup& group : claims_.extents.groups) {
+      for (const std::uint32_t word : group.at) {
+        if (!std::ranges::binary_search(pointers, word)) continue;
+        const auto reached = analyzer::reach(claims_.extents, group, word, values);
+        Extent& extent = extents_[word];
+        extent.is_known &= reached.has_value();
+        if (!reached) continue;
+        for (const analyzer::Reach& each : *reached) {
+          extent.is_known &= !each.indexed;
+          extent.all.push_back(each);
+        }
+      }
+    }
+  }
+
+  void judge_extent(const emulator::Access& access, std::uint32_t word, std::uint64_t base) {
+    const auto found = extents_.find(word);
+    if (found == extents_.end() || !found->second.is_known) return;
+    ++tally_.extents;
+    const auto first = static_cast<std::int64_t>(access.address - base);
+    const auto last = first + static_cast<std::int64_t>(access.bytes);
+    const bool is_inside = std::ranges::any_of(
+        found->second.all, [&](const analyzer::Reach& each) { return each.first <= first && last <= each.last; });
+    if (is_inside) return;
+    complain(access, "gets",
+             "to byte " + std::to_string(first) + " of what word " + std::to_string(word) +
+                 " points to, which is out of bounds,");
+  }
+
   void judge(const emulator::Access& access) {
     ++tally_.accesses;
     if (access.writes) judge_stored(access);
@@ -91,6 +128,7 @@ class Run {
     }
     ++tally_.judged;
     const Object& object = what_[*found];
+    if (!object.is_variable) judge_extent(access, object.word, objects_.base(*found));
     for (const bool writes : {false, true}) {
       if (writes ? !access.writes : !access.reads) continue;
       if (object.is_variable) {
@@ -148,12 +186,17 @@ class Run {
   emulator::Launch launch_;
   std::vector<Object> what_;
   std::map<std::uint64_t, std::uint32_t> halves_;
+  struct Extent {
+    bool is_known = true;
+    std::vector<analyzer::Reach> all;
+  };
+  std::map<std::uint32_t, Extent> extents_;  // by word
   std::string wrong_;
 };
 
 }  // namespace
 
-Claims::Claims(const PtxProof& proof) : stored(proof.stored.begin(), proof.stored.end()) {
+Claims::Claims(const PtxProof& proof) : stored(proof.stored.begin(), proof.stored.end()), extents(proof.extents) {
   for (const PtxAccess& access : proof.accesses) {
     for (const std::uint32_t word : access.at) {
       if (access.reads) words.emplace(word, false);

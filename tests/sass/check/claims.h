@@ -29,10 +29,12 @@ struct Claims {
   std::set<std::pair<std::uint32_t, bool>> words;  // word, whether it is written
   std::set<std::pair<std::string, bool>> variables;
   std::set<std::uint32_t> stored;
+  AddressExtents extents;
 };
 
 struct Tally {
-  std::uint64_t runs = 0, ended = 0, accesses = 0, judged = 0, astray = 0, forced = 0, variables = 0, stored = 0;
+  std::uint64_t runs = 0, ended = 0, accesses = 0, judged = 0, astray = 0, forced = 0, variables = 0, stored = 0,
+                extents = 0;  // accesses that were held against how far they may get
   std::map<std::string, std::uint64_t> given_up;
   std::set<std::pair<std::uint32_t, bool>> seen;  // of one kernel
 };

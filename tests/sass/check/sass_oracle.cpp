@@ -268,6 +268,7 @@ class Oracle {
       add(prefix + "accesses_in_objects", tally.judged);
       add(prefix + "accesses_of_variables", tally.variables);
       add(prefix + "pointers_stored", tally.stored);
+      add(prefix + "accesses_with_extents", tally.extents);
       add(prefix + "waits_broken", tally.forced);
     }
     for (const auto& [why, count] : counts.why) add("not understood: " + why, count);

@@ -1,0 +1,22 @@
+// Which other objects a launch may reach from a pointer into one of them: by numbers that carry it over the end.
+//
+// A kernel's code tells how its addresses are computed (KernelProof::extents). With the launch's own numbers it follows
+// how far they get. Where that is bounded, all that lies within the bounds counts. Where it is not, arithmetic on a
+// pointer is taken to stay within its object, as the languages say; unless one of the numbers that are added to it
+// leads to another object: a stride from one buffer to the next, an array that is counted from one. Pure functions over
+// one OpQuestion; any thread. No errors.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/access/access.h"
+
+namespace nimble::analyzer {
+
+// Appends accesses to whole objects, by their index in op.objects.
+void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
+
+// Adds what should stay as it was for that to hold: numbers that never changed.
+void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned);
+
+}  // namespace nimble::analyzer

@@ -1,0 +1,282 @@
+#include "analyzer/addresses/evaluate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "analyzer/addresses/loops.h"
+
+namespace nimble::analyzer {
+namespace {
+
+constexpr int kThresholdRounds = 12;
+constexpr int kPlainRounds = 6;  // before what still grows is widened
+constexpr int kMostRounds = 64;  // after that nothing is known
+constexpr int kNarrowRounds = 3;
+constexpr int kLoopRounds = 4;
+
+class Evaluation {
+ public:
+  Evaluation(const Expressions& expressions, std::uint32_t focus, const LaunchValues& launch)
+      : expressions_(expressions),
+        focus_(focus),
+        launch_(launch),
+        ranges_(expressions.size()),
+        state_(expressions.size()) {}
+
+  // False if it does not come to an end.
+  bool run(std::span<const AddressUse> uses, std::span<const std::uint32_t> counters) {
+    for (const AddressUse& use : uses) find_used(use.address);
+    find_counters(counters);
+    int round = 0;
+    bool changed = true;
+    for (; changed && round < kMostRounds; ++round) {
+      changed = false;
+      for (const std::uint32_t at : used_) changed |= grow(at, round);
+    }
+    if (changed) return false;
+    if (!has_circle_) return true;
+    narrow();
+    // What loops within loops bound bounds others.
+    for (round = 0; round < kLoopRounds; ++round) {
+      const Loops loops(expressions_, used_, focus_, [this](std::uint32_t at) -> const Range& { return ranges_[at]; });
+      bool any = false;
+      for (const auto& [at, range] : loops.bounded()) {
+        const Range& known = ranges_[at];
+        if (known.reached && known.base == range.base && known.hi - known.lo <= range.hi - range.lo) continue;
+        bounds_[at] = range;
+        any = true;
+      }
+      if (!any) break;
+      narrow();
+    }
+    return true;
+  }
+
+  const Range& operator[](std::uint32_t at) const { return ranges_[at]; }
+
+ private:
+  // All that it is computed from, operands before what is made of them as far as that goes.
+  void find_used(std::uint32_t first) {
+    if (std::exchange(state_[first], kOpen) != kNotSeen) return;
+    std::vector<std::pair<std::uint32_t, unsigned>> open{{first, 0}};
+    while (!open.empty()) {
+      auto& [at, next] = open.back();
+      const Expression& each = expressions_[at];
+      if (next == operands_of(each.op)) {
+        state_[at] = kDone;
+        used_.push_back(at);
+        open.pop_back();
+        continue;
+      }
+      const std::uint32_t operand = next++ == 0 ? each.a : each.b;
+      has_circle_ |= state_[operand] == kOpen;
+      if (state_[operand] != kNotSeen) continue;
+      state_[operand] = kOpen;
+      open.emplace_back(operand, 0);
+    }
+  }
+
+  // Those of the loops that are in use, and of loops that they lead to.
+  void find_counters(std::span<const std::uint32_t> counters) {
+    std::set<std::int64_t> loops;
+    for (std::size_t seen = 0; seen < used_.size();) {
+      for (; seen < used_.size(); ++seen)
+        if (expressions_[used_[seen]].op == ExpressionOp::either) loops.insert(expressions_[used_[seen]].value);
+      for (const std::uint32_t counter : counters)
+        if (state_[counter] == kNotSeen && loops.contains(expressions_[counter].value)) find_used(counter);
+    }
+  }
+
+  // What is known goes on being true where it is made of what is known better.
+  void narrow() {
+    for (int round = 0; round < kNarrowRounds; ++round) {
+      for (const std::uint32_t at : used_) {
+        ranges_[at] = value(at);
+        const auto bound = bounds_.find(at);
+        if (bound == bounds_.end() || !ranges_[at].reached) continue;
+        if (ranges_[at].base != bound->second.base ||
+            ranges_[at].hi - ranges_[at].lo > bound->second.hi - bound->second.lo)
+          ranges_[at] = bound->second;
+      }
+    }
+  }
+
+  bool grow(std::uint32_t at, int round) {
+    const Expression& each = expressions_[at];
+    Range now = value(at);
+    Range& known = ranges_[at];
+    if (each.op == ExpressionOp::either && known.reached) {
+      now = either(known, now, each.bits, focus_);
+      if (now == known) return false;
+      if (round >= kPlainRounds) now = widened(known, now, each.bits, round);
+    }
+    if (now == known) return false;
+    known = now;
+    return true;
+  }
+
+  // To the next of the numbers that conditions compare with, then far away, then to all there is: in the direction in
+  // which it grows (B. Blanchet et al., A Static Analyzer for Large Safety-Critical Software, 2003).
+  Range widened(const Range& known, const Range& now, unsigned bits, int round) const {
+    const Range ends = Range::full(bits);
+    if (round >= kPlainRounds + kThresholdRounds) return ends;
+    const Range::Number far = Range::Number{1} << (bits - 2);
+    std::set<Range::Number> thresholds{-far, far};
+    for (const std::uint32_t at : used_) {
+      const Expression& each = expressions_[at];
+      if (each.op != ExpressionOp::where || expressions_[each.b].bits != bits || !ranges_[each.b].reached) continue;
+      for (const Range::Number number : {ranges_[each.b].lo, ranges_[each.b].hi})
+        thresholds.insert({number - 1, number, number + 1});
+    }
+    Range result = now;
+    if (now.lo < known.lo) {
+      const auto next = thresholds.upper_bound(now.lo);
+      if (next == thresholds.begin()) return ends;
+      result.lo = *std::prev(next);
+    }
+    if (now.hi > known.hi) {
+      const auto next = thresholds.lower_bound(now.hi);
+      if (next == thresholds.end()) return ends;
+      result.hi = *next;
+    }
+    return result.hi - result.lo >= ends.hi - ends.lo ? ends : result;
+  }
+
+  Range value(std::uint32_t at) const {
+    using enum ExpressionOp;
+    const Expression& each = expressions_[at];
+    switch (each.op) {
+      case constant:
+        return Range::number(each.value, each.bits);
+      case param:
+        return parameter(each);
+      case ExpressionOp::launch:
+        return of_launch(static_cast<ExpressionLaunch>(each.value), each.bits);
+      case up_to:
+        return Range::of(0, each.value, each.bits);
+      case loaded:
+        return Range::index();
+      case unknown:
+        return Range::full(each.bits);
+      case ExpressionOp::either:
+        return analyzer::either(ranges_[each.a], ranges_[each.b], each.bits, focus_);
+      default:
+        return computed(each.op, each.value, ranges_[each.a],
+                        operands_of(each.op) > 1 ? ranges_[each.b] : Range::number(0, each.bits), each.bits);
+    }
+  }
+
+  Range parameter(const Expression& each) const {
+    const auto first = static_cast<std::uint64_t>(each.value), bytes = std::uint64_t{each.a};
+    if (bytes > 8 || first > launch_.params.size() || bytes > launch_.params.size() - first)
+      return Range::full(each.bits);
+    for (const std::uint32_t pointer : launch_.pointers) {
+      if (pointer == first && bytes == 8) return Range::pointer(pointer);
+      if (pointer < first + bytes && first < pointer + std::uint64_t{8}) return Range::full(each.bits);
+    }
+    std::uint64_t value = 0;
+    std::memcpy(&value, launch_.params.data() + first, bytes);
+    return Range::number(static_cast<Range::Number>(value), each.bits);
+  }
+
+  Range of_launch(ExpressionLaunch which, unsigned bits) const {
+    const auto at = static_cast<unsigned>(which);
+    const std::uint32_t threads = launch_.block[at % 3], blocks = launch_.grid[at % 3];
+    if (at >= static_cast<unsigned>(ExpressionLaunch::count) || threads == 0 || blocks == 0) return Range::full(bits);
+    switch (at / 3) {
+      case 0:
+        return Range::of(0, Range::Number{threads} - 1, bits);
+      case 1:
+        return Range::of(0, Range::Number{blocks} - 1, bits);
+      default:
+        return Range::number(at / 3 == 2 ? threads : blocks, bits);
+    }
+  }
+
+  const Expressions& expressions_;
+  const std::uint32_t focus_;
+  const LaunchValues& launch_;
+  std::vector<Range> ranges_;
+  enum State : std::uint8_t { kNotSeen, kOpen, kDone };  // kOpen: its operands are being looked at
+  std::vector<State> state_;
+  std::vector<std::uint32_t> used_;
+  std::map<std::uint32_t, Range> bounds_;  // of choices, by how often loops repeat
+  bool has_circle_ = false;
+};
+
+}  // namespace
+
+std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
+                                        const LaunchValues& launch) {
+  if (!group.complete) return std::nullopt;
+  Evaluation evaluation(extents.expressions, pointer, launch);
+  if (!evaluation.run(group.uses, extents.counters)) return std::nullopt;
+  constexpr Range::Number kFarthest = Range::Number{1} << 62;
+  std::vector<Reach> result;
+  for (const AddressUse& use : group.uses) {
+    const Range& range = evaluation[use.address];
+    if (!range.reached) continue;
+    if (std::ranges::find(group.at, range.base) == group.at.end()) return std::nullopt;
+    if (range.base != pointer) continue;
+    if (use.bytes == 0 || range.lo < -kFarthest || range.hi > kFarthest) return std::nullopt;
+    result.push_back(
+        {static_cast<std::int64_t>(range.lo), static_cast<std::int64_t>(range.hi) + use.bytes, range.indexed});
+  }
+  return result;
+}
+
+bool is_well_formed(const AddressExtents& extents) {
+  using enum ExpressionOp;
+  const Expressions& expressions = extents.expressions;
+  for (std::size_t at = 0; at < expressions.size(); ++at) {
+    const Expression& each = expressions[at];
+    if ((each.bits != 32 && each.bits != 64) || each.op > where) return false;
+    const bool widens = each.op == widen || each.op == widen_signed, halves = each.op == low || each.op == high;
+    if ((widens && each.bits != 64) || (halves && each.bits != 32)) return false;
+    for (unsigned i = 0; i < operands_of(each.op); ++i) {
+      const std::uint32_t operand = i == 0 ? each.a : each.b;
+      if (operand >= expressions.size() || (each.op != either && operand >= at)) return false;
+      const bool is_shift = each.op == shift_left || each.op == shift_right || each.op == shift_right_signed;
+      if (is_shift && i == 1) continue;
+      if (expressions[operand].bits != (widens ? 32 : halves ? 64 : each.bits)) return false;
+    }
+  }
+  const auto is_there = [&](std::uint32_t at) { return at < expressions.size(); };
+  const auto is_address = [&](const AddressUse& use) {
+    return is_there(use.address) && expressions[use.address].bits == 64;
+  };
+  return std::ranges::all_of(extents.counters, is_there) &&
+         std::ranges::all_of(extents.groups, [&](const AddressGroup& group) {
+           return !group.at.empty() && std::ranges::all_of(group.uses, is_address);
+         });
+}
+
+std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group) {
+  const Expressions& expressions = extents.expressions;
+  std::vector<std::uint8_t> seen(expressions.size());
+  std::vector<std::uint32_t> open, pieces;
+  const auto look = [&](std::uint32_t at) {
+    if (!std::exchange(seen[at], 1)) open.push_back(at);
+  };
+  for (const AddressUse& use : group.uses) look(use.address);
+  for (const std::uint32_t counter : extents.counters) look(counter);
+  while (!open.empty()) {
+    const Expression& each = expressions[open.back()];
+    open.pop_back();
+    if (operands_of(each.op) > 0) look(each.a);
+    if (operands_of(each.op) > 1) look(each.b);
+    if (each.op == ExpressionOp::param)
+      for (auto at = static_cast<std::uint32_t>(each.value) & ~3u; at < each.value + each.a; at += 4)
+        pieces.push_back(at);
+  }
+  std::ranges::sort(pieces);
+  const auto rest = std::ranges::unique(pieces);
+  pieces.erase(rest.begin(), rest.end());
+  return pieces;
+}
+
+}  // namespace nimble::analyzer

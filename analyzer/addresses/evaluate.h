@@ -1,0 +1,43 @@
+// How far from its pointers a launch gets: the ranges of a kernel's address expressions for the launch's own values.
+//
+// By abstract interpretation over ranges, to a fixed point; what grows without end is widened, and narrowed again by
+// the conditions under which it is used (P. Cousot and R. Cousot, Static Determination of Dynamic Properties of
+// Programs, 1976). Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analyzer/addresses/range.h"
+#include "nimble/internal/address_expressions.h"
+
+namespace nimble::analyzer {
+
+struct LaunchValues {
+  std::span<const std::uint8_t> params;     // packed
+  std::span<const std::uint32_t> pointers;  // words of them that are pointers, byte offsets, ascending
+  std::array<std::uint32_t, 3> grid{}, block{};
+};
+
+// Bytes [first, last) from a pointer on.
+struct Reach {
+  std::int64_t first = 0, last = 0;
+  bool indexed = false;  // beyond which an index that was loaded may lead: within the object
+};
+
+// Where the uses of a group get to, from the pointer in this word of the parameters, which is one of the group's;
+// nothing if that has no bounds. An empty list where none of them is made. The group must be one of `extents`, which
+// must be well formed (is_well_formed).
+std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
+                                        const LaunchValues& launch);
+
+// Whether all operands are there, of the bits that their operation takes, and nothing but `either` leads back.
+bool is_well_formed(const AddressExtents& extents);
+
+// Which 4-byte pieces of the parameters a group's addresses are computed from, pointers among them; ascending.
+std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group);
+
+}  // namespace nimble::analyzer

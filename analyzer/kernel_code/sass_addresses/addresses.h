@@ -1,0 +1,111 @@
+// The addresses that machine code computes, as expressions.
+//
+// Values are those of single assignment form (sass_code/values.h); where ways meet stands a choice, where a loop begins
+// one that leads back. What branches make sure of is put beside a value where it is used. A register has 32 bits, and
+// an address two of them: sums whose carries go from one into the other are found again as sums of 64 bits. What is not
+// known is unknown, never guessed. One thread; `kernel`, `flow` and `values` must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "analyzer/kernel_code/sass_addresses/conditions.h"
+#include "analyzer/kernel_code/sass_addresses/expression_list.h"
+#include "analyzer/kernel_code/sass_addresses/operands.h"
+#include "analyzer/kernel_code/sass_code/control_flow.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
+#include "analyzer/kernel_code/sass_code/values.h"
+
+namespace nimble::code::sass {
+
+class Addresses {
+ public:
+  Addresses(const Kernel& kernel, const ControlFlow& flow, const Values& values);
+
+  // The address that an instruction names by this operand, of 64 bits.
+  ExpressionId address(std::uint32_t instruction, const MemoryOperand& operand);
+
+  // By what the loops count in which addresses were found that change from time to time.
+  std::vector<ExpressionId> counters();
+
+  const ExpressionList& list() const { return list_; }
+
+ private:
+  // A value of 64 bits in two registers.
+  struct Pair {
+    ValueId low = kNoValue, high = kNoValue;
+  };
+  struct Halves {
+    SourceOperand low, high;
+  };
+
+  // ---- of 32 bits (narrow.cpp) ----
+  ExpressionId of(ValueId value, int depth);
+  ExpressionId choice(ValueId value, int depth);
+  ExpressionId written(ValueId value, int depth);
+  ExpressionId arithmetic(std::uint32_t at, int depth);
+  ExpressionId sum(std::uint32_t at, int depth);
+  ExpressionId multiply(std::uint32_t at, int depth);
+  ExpressionId shift(std::uint32_t at, int depth);
+  ExpressionId logic(std::uint32_t at, int depth);
+  ExpressionId select(std::uint32_t at, int depth);
+  ExpressionId permute(std::uint32_t at, int depth);
+  ExpressionId special(std::uint32_t at);
+  ExpressionId load(std::uint32_t at, unsigned index);
+  ExpressionId constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed);
+  ExpressionId operand(std::uint32_t at, const SourceOperand& operand, int depth);
+  ExpressionId plain(std::uint32_t at, const SourceOperand& operand, int depth);  // without its negation
+  ExpressionId carry(Word word, unsigned predicate, unsigned negated);
+  ExpressionId narrowed(std::uint32_t at, ValueId value, ExpressionId id, int depth);
+  ExpressionId narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth);
+
+  // ---- of 64 bits (wide.cpp) ----
+  ExpressionId wide(Pair pair, int depth);
+  ExpressionId wide_choice(Pair pair, int depth);
+  ExpressionId wide_written(Pair pair, int depth);
+  std::optional<ExpressionId> wide_result(Pair pair, int depth);
+  std::optional<ExpressionId> wide_sum(Pair pair, int depth);
+  std::optional<ExpressionId> wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                               const SourceOperands& h, int depth);
+  bool addends(std::uint32_t at, const SourceOperands& from, std::array<SourceOperand, 3>& out, int depth);
+  std::optional<ExpressionId> wide_shift(Pair pair, int depth);
+  std::optional<ExpressionId> wide_extended(Pair pair, int depth);
+  ExpressionId wide_operand(std::uint32_t low_at, const SourceOperand& low, std::uint32_t high_at,
+                            const SourceOperand& high, int depth);
+  ExpressionId wide_operand(std::uint32_t at, const SourceOperand& operand, int depth);
+  ExpressionId joined(ExpressionId low, ExpressionId high);
+  ExpressionId wide_narrowed(std::span<const Comparison> comparisons, Pair pair, ExpressionId id, int depth);
+  bool is_sign_of(ValueId high, ValueId low) const;
+  bool is_before(ValueId value, const Value& choice, int depth);
+  bool is_same(std::uint32_t at, const SourceOperand& a, std::uint32_t other, const SourceOperand& b, int depth);
+  const SourceOperand* moved(std::uint32_t at, const SourceOperands& from) const;
+  int match(const SourceOperand& low, const SourceOperand& high) const;
+
+  // The sources of a choice, each with what is known where it comes from.
+  struct Source {
+    ValueId value = kNoValue;
+    std::uint32_t from = kNoBlock;  // block
+    std::optional<Fact> fact;
+  };
+  std::vector<Source> sources(ValueId choice) const;
+  std::vector<Comparison> conditions(ValueId choice, const Source& source);
+  // Which loop begins where the choice stands, plus one; 0 where none does.
+  std::int64_t loop_of(ValueId choice) const;
+  bool is_counter(ExpressionId choice) const;
+  bool is_written_by(ValueId value, std::uint32_t& at, unsigned& index) const;
+
+  const Kernel& kernel_;
+  const ControlFlow& flow_;
+  const Values& values_;
+  ExpressionList list_;
+  Conditions conditions_;
+  std::unordered_map<ValueId, ExpressionId> narrow_;
+  std::unordered_map<std::uint64_t, ExpressionId> wide_;
+  std::unordered_set<std::uint32_t> loops_;  // blocks that can be reached from themselves
+};
+
+}  // namespace nimble::code::sass

@@ -1,0 +1,164 @@
+#include "analyzer/kernel_code/sass_addresses/conditions.h"
+
+#include <string_view>
+
+namespace nimble::code::sass {
+namespace {
+
+constexpr unsigned kAtFirstPredicate = 81, kAtSecondPredicate = 84;  // that a comparison writes
+constexpr unsigned kAtFirstInput = 87, kAtSecondInput = 77, kAtThirdInput = 68;
+constexpr unsigned kAtCondition = 87, kTrueCondition = 7;  // of branches and exits, and its negation
+constexpr unsigned kTrue = 7;
+constexpr int kMostBlocks = 64, kMostDepth = 8;
+
+bool is_comparison(const Instruction& instruction) {
+  const std::string_view name = instruction.name;
+  return name == "ISETP" || name == "UISETP";
+}
+
+}  // namespace
+
+Conditions::Conditions(const ControlFlow& flow, const Values& values)
+    : flow_(flow), values_(values), dominators_(flow), block_of_(flow.instructions.size(), kNoBlock) {
+  for (std::uint32_t block = 0; block < flow.blocks.size(); ++block)
+    for (std::uint32_t at = flow.blocks[block].begin; at < flow.blocks[block].end; ++at) block_of_[at] = block;
+}
+
+const std::vector<Comparison>& Conditions::at(std::uint32_t instruction) {
+  const auto [found, is_new] = known_.try_emplace(instruction);
+  if (!is_new) return found->second;
+  std::vector<Fact> facts = in_block(block_of_[instruction]);
+  const Fact& guard = values_.guard(instruction);
+  if (guard.predicate != kNoValue) facts.push_back({guard.predicate, guard.is_true});
+  for (const Fact& fact : facts) follow(fact, 0, found->second);
+  return found->second;
+}
+
+std::vector<Comparison> Conditions::along(std::uint32_t from, std::uint32_t to) {
+  std::vector<Fact> facts = in_block(from);
+  add_branch(from, to, facts);
+  std::vector<Comparison> found;
+  for (const Fact& fact : facts) follow(fact, 0, found);
+  return found;
+}
+
+std::vector<Comparison> Conditions::of(const Fact& fact) const {
+  std::vector<Comparison> found;
+  follow(fact, 0, found);
+  return found;
+}
+
+// By the branch or the exit at the end of the one: not by a further condition, and not where the branch leads to what
+// comes after it.
+void Conditions::add_branch(std::uint32_t from, std::uint32_t to, std::vector<Fact>& facts) const {
+  const std::uint32_t last = flow_.blocks[from].end - 1;
+  const Instruction& instruction = flow_.instructions[last];
+  const Fact& guard = values_.guard(last);
+  const bool has_condition = flow_.word(last).bits(kAtCondition, 4) != kTrueCondition;
+  if (guard.predicate == kNoValue || has_condition) return;
+  if (instruction.what == Class::branch && instruction.read.size() == 0 && instruction.target) {
+    const auto target = static_cast<std::uint32_t>(last + *instruction.target / 16);
+    if (target != last + 1) facts.push_back({guard.predicate, (flow_.blocks[to].begin == target) == guard.is_true});
+  }
+  if (instruction.what == Class::exit && flow_.word(last).bits(84, 2) == 0)
+    facts.push_back({guard.predicate, !guard.is_true});
+}
+
+// What held on the way to a block that dominates it holds there: were the values that it speaks of computed anew since,
+// there would be a way that leads around that block.
+std::vector<Fact> Conditions::in_block(std::uint32_t block) const {
+  std::vector<Fact> facts;
+  for (int i = 0; i < kMostBlocks && block != kNoBlock; ++i) {
+    const Block& here = flow_.blocks[block];
+    const std::uint32_t before = dominators_.immediate(block);
+    if (here.from.size() == 1 && !here.from.front().after_call && here.from.front().block == before)
+      add_branch(before, block, facts);
+    block = before;
+  }
+  return facts;
+}
+
+// The value of the predicate that is read at that bit; kNoValue where it is the one that always holds.
+ValueId Conditions::predicate_at(std::uint32_t instruction, unsigned bit) const {
+  std::size_t next = 0;
+  for (const Registers& registers : flow_.instructions[instruction].read) {
+    const bool is_predicate = registers.file == File::p || registers.file == File::up;
+    if (is_predicate && registers.at == bit) return values_.read(instruction)[next];
+    next += registers.count;
+  }
+  return kNoValue;
+}
+
+void Conditions::follow(const Fact& fact, int depth, std::vector<Comparison>& found) const {
+  using enum ExpressionRelation;
+  const Value& value = values_.all()[fact.predicate];
+  if (value.kind != Value::Kind::written || depth > kMostDepth) return;
+  const std::uint32_t at = value.instruction;
+  const Instruction& instruction = flow_.instructions[at];
+  const Word word = flow_.word(at);
+  unsigned result = 0;
+  std::size_t next = 0;
+  for (const Registers& registers : instruction.written) {
+    if (values_.written(at)[next] == fact.predicate) result = registers.at;
+    next += registers.count;
+  }
+  if (result != kAtFirstPredicate && result != kAtSecondPredicate) return;
+  const std::string_view name = instruction.name;
+  struct Input {
+    unsigned at, negated;
+  };
+  constexpr Input kInputs[] = {{kAtFirstInput, 90}, {kAtSecondInput, 80}, {kAtThirdInput, 71}};
+  if (name == "PLOP3" || name == "UPLOP3") {
+    // A table of outcomes, by three inputs: what all rows with this outcome agree in.
+    const auto table = static_cast<unsigned>(result == kAtFirstPredicate ? word.bits(64, 3) | word.bits(72, 5) << 3
+                                                                         : word.bits(16, 8));
+    for (unsigned input = 0; input < 3; ++input) {
+      const bool negated = word.bit(kInputs[input].negated) != 0;
+      bool may_be[2] = {false, false};
+      for (unsigned row = 0; row < 8; ++row) {
+        bool is_possible = (table >> row & 1) == (fact.is_true ? 1u : 0u);
+        for (unsigned other = 0; other < 3; ++other) {
+          const bool is_fixed = word.bits(kInputs[other].at, 3) == kTrue;
+          const bool holds = (row >> (2 - other) & 1) != 0;
+          if (is_fixed && holds == (word.bit(kInputs[other].negated) != 0)) is_possible = false;
+        }
+        if (is_possible) may_be[row >> (2 - input) & 1] = true;
+      }
+      const ValueId predicate = predicate_at(at, kInputs[input].at);
+      if (predicate != kNoValue && may_be[0] != may_be[1]) follow({predicate, may_be[1] != negated}, depth + 1, found);
+    }
+    return;
+  }
+  if (!is_comparison(instruction)) return;
+  // It, or its opposite, joined with a further predicate.
+  const unsigned joined = static_cast<unsigned>(word.bits(74, 2));
+  const bool is_fixed = word.bits(kAtFirstInput, 3) == kTrue, negated = word.bit(90) != 0;
+  const bool is_and = joined == 0, is_or = joined == 1;
+  const bool is_neutral = is_fixed && (is_and ? !negated : is_or && negated);
+  if (!is_neutral && !(is_and && fact.is_true) && !(is_or && !fact.is_true)) return;
+  if (!is_fixed && !is_neutral)
+    if (const ValueId other = predicate_at(at, kAtFirstInput); other != kNoValue)
+      follow({other, fact.is_true != negated}, depth + 1, found);
+  const bool holds = fact.is_true == (result == kAtFirstPredicate);
+  constexpr ExpressionRelation kRelations[] = {equal, less, equal, at_most, greater, not_equal, at_least, equal};
+  constexpr ExpressionRelation kOpposites[] = {equal, at_least, not_equal, greater, at_most, equal, less, equal};
+  const auto how = static_cast<unsigned>(word.bits(76, 3));
+  if (how == 0 || how == 7) return;
+  Comparison comparison{at, Comparison::kNoInstruction, holds ? kRelations[how] : kOpposites[how], word.bit(73) != 0};
+  if (word.bit(72) != 0) {
+    // The upper halves; the lower ones were compared before, in the same way.
+    const ValueId lower = predicate_at(at, kAtThirdInput);
+    if (lower == kNoValue || word.bit(71) != 0 || values_.all()[lower].kind != Value::Kind::written) return;
+    comparison.lower = values_.all()[lower].instruction;
+    const Instruction& other = flow_.instructions[comparison.lower];
+    const Word lower_word = flow_.word(comparison.lower);
+    const bool is_same = is_comparison(other) && lower_word.bits(76, 3) == how && lower_word.bit(72) == 0 &&
+                         lower_word.bits(74, 2) == 0 && lower_word.bits(kAtFirstInput, 3) == kTrue &&
+                         lower_word.bit(90) == 0 && lower_word.bit(73) == 0 && other.written.size() > 0 &&
+                         other.written[0].at == kAtFirstPredicate && values_.written(comparison.lower)[0] == lower;
+    if (!is_same) return;
+  }
+  found.push_back(comparison);
+}
+
+}  // namespace nimble::code::sass

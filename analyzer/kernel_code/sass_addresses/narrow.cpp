@@ -1,0 +1,407 @@
+// Values of 32 bits.
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "analyzer/kernel_code/sass_addresses/addresses.h"
+
+namespace nimble::code::sass {
+namespace {
+
+constexpr int kMostDepth = 40;            // of values that go back to values: the stack may be small
+constexpr std::size_t kMostSources = 12;  // of a choice
+constexpr unsigned kExtended = 74;        // .X: with a carry
+constexpr unsigned kSizeAt = 73;
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  for (const std::string_view each : names)
+    if (name == each) return true;
+  return false;
+}
+
+}  // namespace
+
+ExpressionId Addresses::of(ValueId value, int depth) {
+  if (const auto found = narrow_.find(value); found != narrow_.end()) return found->second;
+  if (depth > kMostDepth) return list_.unknown(32);
+  const Value& each = values_.all()[value];
+  if (each.kind == Value::Kind::choice) return choice(value, depth);
+  const ExpressionId id = each.kind == Value::Kind::initial ? list_.unknown(32) : written(value, depth);
+  narrow_[value] = id;
+  return id;
+}
+
+ExpressionId Addresses::choice(ValueId value, int depth) {
+  const std::vector<Source> from = sources(value);
+  if (from.empty() || from.size() > kMostSources) return narrow_[value] = list_.unknown(32);
+  const ExpressionId id = narrow_[value] = list_.choice(32, loop_of(value));
+  std::vector<ExpressionId> alternatives;
+  for (const Source& source : from)
+    alternatives.push_back(narrowed(conditions(value, source), source.value, of(source.value, depth + 1), depth + 1));
+  list_.fill(id, alternatives);
+  return id;
+}
+
+bool Addresses::is_written_by(ValueId value, std::uint32_t& at, unsigned& index) const {
+  const Value& each = values_.all()[value];
+  if (each.kind != Value::Kind::written) return false;
+  at = each.instruction;
+  const auto written = values_.written(at);
+  unsigned next = 0;
+  std::size_t place = 0;
+  for (const Registers& registers : flow_.instructions[at].written) {
+    const bool is_register = registers.file == File::r || registers.file == File::ur;
+    for (unsigned i = 0; i < registers.count; ++i, ++place) {
+      if (!is_register) continue;
+      if (written[place] == value) return index = next, true;
+      ++next;
+    }
+  }
+  return false;
+}
+
+ExpressionId Addresses::written(ValueId value, int depth) {
+  std::uint32_t at = 0;
+  unsigned index = 0;
+  if (!is_written_by(value, at, index) || flow_.relocated.contains(at)) return list_.unknown(32);
+  const Instruction& instruction = flow_.instructions[at];
+  switch (instruction.what) {
+    case Class::constant_load: {
+      if (instruction.constant->index) return list_.unknown(32);
+      constexpr std::array<unsigned, 8> kBytes{1, 1, 2, 2, 4, 8, 16, 16};
+      const auto size = static_cast<unsigned>(flow_.word(at).bits(kSizeAt, 3));
+      const unsigned bytes = kBytes[size] > 4 ? 4 : kBytes[size];
+      return constant(instruction.constant->bank, std::int64_t{instruction.constant->offset} + 4 * index, bytes,
+                      size == 1 || size == 3);
+    }
+    case Class::load:
+    case Class::atomic:
+      return load(at, index);
+    case Class::integer:
+    case Class::number:
+      break;
+    default:
+      return list_.unknown(32);
+  }
+  if (is_one_of(instruction.name, {"S2R", "S2UR"})) return special(at);
+  unsigned registers = 0;
+  for (const Registers& each : instruction.written)
+    if (each.file == File::r || each.file == File::ur) registers += each.count;
+  if (registers == 1) return arithmetic(at, depth);
+  // One half of a result of 64 bits.
+  ValueId low = value, high = value;
+  (index == 0 ? high : low) = index == 0 ? value + 1 : value - 1;
+  std::uint32_t other = 0;
+  unsigned other_index = 0;
+  const auto is_half = [&](ValueId half, unsigned expected) {
+    return half < values_.all().size() && is_written_by(half, other, other_index) && other == at &&
+           other_index == expected;
+  };
+  if (registers != 2 || !is_half(low, 0) || !is_half(high, 1)) return list_.unknown(32);
+  const auto whole = wide_result({low, high}, depth + 1);
+  if (!whole) return list_.unknown(32);
+  return list_.make(index == 0 ? ExpressionOp::low : ExpressionOp::high, *whole);
+}
+
+ExpressionId Addresses::arithmetic(std::uint32_t at, int depth) {
+  const std::string_view name = flow_.instructions[at].name;
+  const SourceOperands from = operands_of(flow_, values_, at);
+  if (is_one_of(name, {"MOV", "UMOV"})) return plain(at, from.b, depth);
+  if (name == "R2UR" || name == "SHFL") return plain(at, from.a, depth);
+  if (is_one_of(name, {"IADD3", "UIADD3", "IADD", "UIADD", "VIADD", "UVIADD"})) return sum(at, depth);
+  if (is_one_of(name, {"IMAD", "UIMAD"})) return multiply(at, depth);
+  if (is_one_of(name, {"LEA", "ULEA"})) return shift(at, depth);
+  if (is_one_of(name, {"SHF", "USHF"})) return shift(at, depth);
+  if (is_one_of(name, {"LOP3", "ULOP3"})) return logic(at, depth);
+  if (is_one_of(name, {"SEL", "USEL", "IMNMX", "UIMNMX", "VIMNMX", "UVIMNMX"})) return select(at, depth);
+  if (is_one_of(name, {"PRMT", "UPRMT"})) return permute(at, depth);
+  if (name == "HFMA2" || name == "CS2R") {
+    std::uint32_t value = 0;  // how numbers are made
+    if (constant_of(flow_.instructions[at], value)) return list_.number(value, 32);
+  }
+  if (is_one_of(name, {"POPC", "UPOPC"})) return list_.leaf(ExpressionOp::up_to, 32, 32);
+  return list_.unknown(32);
+}
+
+// ---- operands ----
+
+ExpressionId Addresses::plain(std::uint32_t at, const SourceOperand& operand, int depth) {
+  switch (operand.kind) {
+    case SourceOperand::Kind::zero:
+      return list_.number(0, 32);
+    case SourceOperand::Kind::immediate:
+      return list_.number(operand.immediate, 32);
+    case SourceOperand::Kind::constant:
+      return constant(operand.bank, operand.offset, 4, false);
+    case SourceOperand::Kind::registers:
+      break;
+  }
+  return narrowed(at, operand.values[0], of(operand.values[0], depth + 1), depth + 1);
+}
+
+ExpressionId Addresses::operand(std::uint32_t at, const SourceOperand& operand, int depth) {
+  const ExpressionId id = plain(at, operand, depth);
+  return operand.negated ? list_.negate(id) : id;
+}
+
+ExpressionId Addresses::narrowed(std::uint32_t at, ValueId value, ExpressionId id, int depth) {
+  return narrowed(conditions_.at(at), value, id, depth);
+}
+
+ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth) {
+  using enum ExpressionRelation;
+  if (list_[id].op == ExpressionOp::constant || depth > kMostDepth) return id;
+  for (const Comparison& each : comparisons) {
+    if (each.lower != Comparison::kNoInstruction) continue;
+    const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
+    const bool is_first = of_it.a.kind == SourceOperand::Kind::registers && of_it.a.values[0] == value;
+    const bool is_second = of_it.b.kind == SourceOperand::Kind::registers && of_it.b.values[0] == value;
+    if (is_first == is_second || of_it.a.is_wide() || of_it.b.is_wide()) continue;
+    constexpr ExpressionRelation kSwapped[] = {greater, at_least, less, at_most, equal, not_equal};
+    const ExpressionRelation relation = is_first ? each.relation : kSwapped[static_cast<unsigned>(each.relation)];
+    const SourceOperand& other = is_first ? of_it.b : of_it.a;
+    // As it is there; what is known of it further is not needed.
+    const ExpressionId than = other.kind == SourceOperand::Kind::registers ? of(other.values[0], depth + 1)
+                                                                           : plain(each.instruction, other, depth + 1);
+    if (list_.is_unknown(than)) continue;
+    id = list_.make(ExpressionOp::where, id, than,
+                    static_cast<std::int64_t>(relation) + (each.is_signed ? kSignedRelation : 0));
+  }
+  return id;
+}
+
+// From 0 to 1, or just that where it is always the same.
+ExpressionId Addresses::carry(Word word, unsigned predicate, unsigned negated) {
+  const FixedPredicate fixed = fixed_predicate(word, predicate, negated);
+  return fixed.is_fixed ? list_.number(fixed.holds ? 1 : 0, 32) : list_.leaf(ExpressionOp::up_to, 1, 32);
+}
+
+// ---- what numbers are made of ----
+
+ExpressionId Addresses::constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed) {
+  if (bank == 3) return list_.leaf(ExpressionOp::loaded, 0, 32);
+  if (bank != 0) return list_.unknown(32);
+  const std::int64_t begin = kernel_.params_at, end = begin + kernel_.param_bytes;
+  if (offset >= begin && offset + bytes <= end) {
+    const ExpressionId id = list_.leaf(ExpressionOp::param, offset - begin, 32, bytes);
+    if (!is_signed) return id;
+    const ExpressionId unused = list_.number(32 - 8 * std::int64_t{bytes}, 32);
+    return list_.make(ExpressionOp::shift_right_signed, list_.make(ExpressionOp::shift_left, id, unused), unused);
+  }
+  // The sizes of blocks and of the grid. Measured: what kernels that need them read (nvcc 13.0, sm_75 to sm_121).
+  constexpr unsigned kFirstMoved = 100;
+  const bool is_moved = kernel_.arch >= kFirstMoved;
+  const std::int64_t threads = is_moved ? 0x360 : 0, blocks = is_moved ? 0x370 : 0xc;
+  if (bytes != 4) return list_.unknown(32);
+  for (int i = 0; i < 3; ++i) {
+    using enum ExpressionLaunch;
+    if (offset == threads + 4 * i)
+      return list_.leaf(ExpressionOp::launch, static_cast<std::int64_t>(threads_x) + i, 32);
+    if (offset == blocks + 4 * i) return list_.leaf(ExpressionOp::launch, static_cast<std::int64_t>(blocks_x) + i, 32);
+  }
+  return list_.unknown(32);
+}
+
+ExpressionId Addresses::special(std::uint32_t at) {
+  using enum ExpressionLaunch;
+  constexpr std::int64_t kLane = 0x00, kThread = 0x21, kBlock = 0x25;
+  constexpr std::int64_t kLastLane = 31;
+  const auto which = static_cast<std::int64_t>(flow_.word(at).bits(72, 8));
+  if (which == kLane) return list_.leaf(ExpressionOp::up_to, kLastLane, 32);
+  for (int i = 0; i < 3; ++i) {
+    if (which == kThread + i) return list_.leaf(ExpressionOp::launch, static_cast<std::int64_t>(thread_x) + i, 32);
+    if (which == kBlock + i) return list_.leaf(ExpressionOp::launch, static_cast<std::int64_t>(block_x) + i, 32);
+  }
+  return list_.unknown(32);
+}
+
+// What lies in global memory was put there by others, or is an index of the kernel's own; what it keeps in shared and
+// local memory is whatever it computed.
+ExpressionId Addresses::load(std::uint32_t at, unsigned) {
+  const Instruction& instruction = flow_.instructions[at];
+  const bool is_global = instruction.memory.size() == 1 && instruction.memory[0].space == Space::global;
+  return is_global ? list_.leaf(ExpressionOp::loaded, 0, 32) : list_.unknown(32);
+}
+
+// ---- arithmetic ----
+
+ExpressionId Addresses::sum(std::uint32_t at, int depth) {
+  const std::string_view name = flow_.instructions[at].name;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  const bool has_three = name == "IADD3" || name == "UIADD3";
+  const bool has_carry = word.bit(kExtended) != 0 && name != "VIADD" && name != "UVIADD";
+  if (!has_three && word.bit(73) != 0 && name != "VIADD" && name != "UVIADD") return list_.unknown(32);  // .64
+  ExpressionId all = list_.number(0, 32);
+  for (const SourceOperand* each : {&from.a, &from.b, has_three ? &from.c : nullptr}) {
+    if (each == nullptr) continue;
+    // With a carry it is the complement that is added.
+    const ExpressionId one = plain(at, *each, depth);
+    all = list_.add(all, !each->negated ? one : has_carry ? list_.complement(one) : list_.negate(one));
+  }
+  if (!has_carry) return all;
+  all = list_.add(all, carry(word, 87, 90));
+  return has_three ? list_.add(all, carry(word, 77, 80)) : all;
+}
+
+ExpressionId Addresses::multiply(std::uint32_t at, int depth) {
+  const unsigned kind = flow_.instructions[at].opcode & 0x7f;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  const bool has_carry = word.bit(kExtended) != 0;
+  constexpr unsigned kLow = 0x24, kWide = 0x25;
+  const ExpressionId a = plain(at, from.a, depth), b = plain(at, from.b, depth);
+  if (kind == kLow) {
+    const ExpressionId c = plain(at, from.c, depth);
+    const ExpressionId product = list_.make(ExpressionOp::multiply, a, b);
+    const ExpressionId all = list_.add(product, !from.c.negated ? c
+                                                : has_carry     ? list_.complement(c)
+                                                                : list_.negate(c));
+    return has_carry ? list_.add(all, carry(word, 87, 90)) : all;
+  }
+  if (kind == kWide || has_carry) return list_.unknown(32);
+  // The upper half of a product, to which 64 bits may be added.
+  const bool is_signed = word.bit(73) != 0;
+  if (from.c.kind == SourceOperand::Kind::zero)
+    return list_.make(is_signed ? ExpressionOp::multiply_high_signed : ExpressionOp::multiply_high, a, b);
+  const ExpressionOp extend = is_signed ? ExpressionOp::widen_signed : ExpressionOp::widen;
+  const ExpressionId product = list_.make(ExpressionOp::multiply, list_.make(extend, a), list_.make(extend, b));
+  const ExpressionId c = wide_operand(at, from.c, depth + 1);
+  return list_.make(ExpressionOp::high, list_.add(product, from.c.negated ? list_.negate(c) : c));
+}
+
+ExpressionId Addresses::shift(std::uint32_t at, int depth) {
+  using enum ExpressionOp;
+  const std::string_view name = flow_.instructions[at].name;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  if (name == "LEA" || name == "ULEA") {
+    const ExpressionId by = list_.number(static_cast<std::int64_t>(word.bits(75, 5)), 32);
+    const bool is_upper = word.bit(80) != 0, has_carry = word.bit(kExtended) != 0;
+    const unsigned form = flow_.instructions[at].opcode >> 9 & 7;
+    const bool negates_b = word.bit(63) != 0 && form != 2 && form != 4;
+    if (word.bit(72) != 0 || negates_b) return list_.unknown(32);
+    ExpressionId shifted = 0;
+    if (!is_upper) {
+      shifted = list_.make(shift_left, plain(at, from.a, depth), by);
+    } else {
+      const bool extends_sign = word.bit(73) != 0;
+      const ExpressionId a = extends_sign ? list_.make(widen_signed, plain(at, from.a, depth))
+                                          : wide_operand(at, from.a, at, from.c, depth);
+      shifted = list_.make(high, list_.make(shift_left, a, by));
+    }
+    const ExpressionId all = list_.add(shifted, plain(at, from.b, depth));
+    return has_carry ? list_.add(all, carry(word, 87, 90)) : all;
+  }
+  const bool is_32 = word.bit(74) != 0, is_signed = word.bit(73) == 0, wraps = word.bit(75) != 0,
+             goes_right = word.bit(76) != 0, is_upper = word.bit(80) != 0;
+  ExpressionId by = plain(at, from.b, depth);
+  if (wraps) by = list_.make(bit_and, by, list_.number(is_32 ? 31 : 63, 32));
+  if (!wraps && is_32 && list_[by].op != ExpressionOp::constant) by = list_.make(least, by, list_.number(32, 32));
+  if (goes_right && is_upper)
+    return list_.make(is_signed ? shift_right_signed : shift_right, plain(at, from.c, depth), by);
+  if (!goes_right && !is_upper) return list_.make(shift_left, plain(at, from.a, depth), by);
+  const ExpressionId both = wide_operand(at, from.a, at, from.c, depth);
+  const ExpressionId shifted = list_.make(!goes_right ? shift_left
+                                          : is_signed ? shift_right_signed
+                                                      : shift_right,
+                                          both, by);
+  return list_.make(is_upper ? high : low, shifted);
+}
+
+// Which function of three inputs the table holds: two of them joined, and that joined with the third.
+ExpressionId Addresses::logic(std::uint32_t at, int depth) {
+  using enum ExpressionOp;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  const auto table = static_cast<unsigned>(word.bits(72, 8));
+  // Negations of operands do not exist here: the table has them.
+  const std::array<const SourceOperand*, 3> operands{&from.a, &from.b, &from.c};
+  constexpr std::array<unsigned, 3> kTables{0xf0, 0xcc, 0xaa};
+  // Rows that occur: an operand that is zero, or all ones, is no choice.
+  unsigned possible = 0xff;
+  for (unsigned i = 0; i < 3; ++i) {
+    const bool is_zero = operands[i]->kind == SourceOperand::Kind::zero ||
+                         (operands[i]->kind == SourceOperand::Kind::immediate && operands[i]->immediate == 0);
+    if (is_zero) possible &= ~kTables[i];
+    if (operands[i]->kind == SourceOperand::Kind::immediate && operands[i]->immediate == 0xffffffffu)
+      possible &= kTables[i];
+  }
+  const auto is_same = [&](unsigned other) { return ((table ^ other) & possible & 0xff) == 0; };
+  if (is_same(0)) return list_.number(0, 32);
+  if (is_same(0xff)) return list_.number(-1, 32);
+  const auto join = [](ExpressionOp op, unsigned x, unsigned y) {
+    return op == bit_and ? x & y : op == bit_or ? x | y : x ^ y;
+  };
+  const auto input = [&](unsigned i, bool negated) {
+    const ExpressionId id = plain(at, *operands[i], depth);
+    return negated ? list_.complement(id) : id;
+  };
+  for (unsigned i = 0; i < 3; ++i)
+    for (const bool negated : {false, true})
+      if (is_same(negated ? ~kTables[i] : kTables[i])) return input(i, negated);
+  for (const ExpressionOp op : {bit_and, bit_or, bit_xor}) {
+    for (unsigned i = 0; i < 3; ++i) {
+      for (unsigned j = i + 1; j < 3; ++j) {
+        for (unsigned negations = 0; negations < 4; ++negations) {
+          const bool first = (negations & 1) != 0, second = (negations & 2) != 0;
+          const unsigned x = first ? ~kTables[i] : kTables[i], y = second ? ~kTables[j] : kTables[j];
+          if (is_same(join(op, x, y))) return list_.make(op, input(i, first), input(j, second));
+          const unsigned k = 3 - i - j;
+          for (const ExpressionOp outer : {bit_and, bit_or, bit_xor}) {
+            for (const bool third : {false, true}) {
+              if (!is_same(join(outer, join(op, x, y), third ? ~kTables[k] : kTables[k]))) continue;
+              return list_.make(outer, list_.make(op, input(i, first), input(j, second)), input(k, third));
+            }
+          }
+        }
+      }
+    }
+  }
+  return list_.unknown(32);
+}
+
+ExpressionId Addresses::select(std::uint32_t at, int depth) {
+  using enum ExpressionOp;
+  const std::string_view name = flow_.instructions[at].name;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  const ExpressionId a = plain(at, from.a, depth), b = plain(at, from.b, depth);
+  const FixedPredicate fixed = fixed_predicate(word, 87, 90);
+  const bool is_choice = name == "SEL" || name == "USEL";
+  if (fixed.is_fixed && is_choice) return fixed.holds ? a : b;
+  const bool is_vector = name == "VIMNMX" || name == "UVIMNMX";
+  if (fixed.is_fixed && !is_choice && (!is_vector || word.bits(73, 4) == 0) && !from.a.negated && !from.b.negated) {
+    const bool is_signed = word.bit(is_vector ? 72 : 73) != 0;
+    return list_.make(fixed.holds ? (is_signed ? least_signed : least) : (is_signed ? greatest_signed : greatest), a,
+                      b);
+  }
+  if (!is_choice && (from.a.negated || from.b.negated || is_vector)) return list_.unknown(32);
+  const ExpressionId id = list_.choice(32, 0);
+  const std::array<ExpressionId, 2> both{a, b};
+  list_.fill(id, both);
+  return id;
+}
+
+// Moves of all bytes, and of a few with zeros above them.
+ExpressionId Addresses::permute(std::uint32_t at, int depth) {
+  const SourceOperands from = operands_of(flow_, values_, at);
+  if (from.b.kind != SourceOperand::Kind::immediate || flow_.word(at).bits(72, 3) != 0) return list_.unknown(32);
+  constexpr std::uint32_t kFirst = 0x3210, kSecond = 0x7654;
+  if (from.b.immediate == kFirst) return plain(at, from.a, depth);
+  if (from.b.immediate == kSecond) return plain(at, from.c, depth);
+  const auto is_zero = [&](unsigned byte) {
+    const SourceOperand& operand = byte < 4 ? from.a : from.c;
+    return operand.kind == SourceOperand::Kind::zero;
+  };
+  unsigned bytes = 4;
+  while (bytes > 0) {
+    const unsigned nibble = from.b.immediate >> 4 * (bytes - 1) & 15;
+    if (nibble > 7 || !is_zero(nibble)) break;
+    --bytes;
+  }
+  if (bytes == 4) return list_.unknown(32);
+  return list_.leaf(ExpressionOp::up_to, (std::int64_t{1} << 8 * bytes) - 1, 32);
+}
+
+}  // namespace nimble::code::sass

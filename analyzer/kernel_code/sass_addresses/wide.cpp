@@ -1,0 +1,535 @@
+// Values of 64 bits, whose halves are in two registers: by one instruction, or by one for each half.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "analyzer/kernel_code/sass_addresses/addresses.h"
+
+namespace nimble::code::sass {
+namespace {
+
+constexpr int kMostDepth = 40;
+constexpr std::size_t kMostSources = 12;
+constexpr unsigned kExtended = 74;                       // .X: with a carry
+constexpr unsigned kFirstCarry = 81, kSecondCarry = 84;  // predicates that a sum writes
+constexpr unsigned kFirstInput = 87, kSecondInput = 77;  // and those that are added
+
+bool is_sum(std::string_view name) {
+  return name == "IADD3" || name == "UIADD3" || name == "IADD" || name == "UIADD" || name == "IMAD" || name == "UIMAD";
+}
+bool is_shifted_sum(std::string_view name) { return name == "LEA" || name == "ULEA"; }
+bool is_shift(std::string_view name) { return name == "SHF" || name == "USHF"; }
+bool is_product(std::string_view name) { return name == "IMAD" || name == "UIMAD"; }
+
+}  // namespace
+
+ExpressionId Addresses::joined(ExpressionId low, ExpressionId high) {
+  if (list_.is_number(high, 0)) return list_.make(ExpressionOp::widen, low);
+  if (list_.is_unknown(low) || list_.is_unknown(high)) return list_.unknown(64);
+  const ExpressionId shift = list_.number(32, 32);
+  return list_.add(list_.make(ExpressionOp::widen, low),
+                   list_.make(ExpressionOp::shift_left, list_.make(ExpressionOp::widen, high), shift));
+}
+
+ExpressionId Addresses::wide(Pair pair, int depth) {
+  const std::uint64_t key = std::uint64_t{pair.high} << 32 | pair.low;
+  if (const auto found = wide_.find(key); found != wide_.end()) return found->second;
+  if (depth > kMostDepth) return list_.unknown(64);
+  const auto all = values_.all();
+  const bool is_choice = all[pair.low].kind == Value::Kind::choice || all[pair.high].kind == Value::Kind::choice;
+  if (is_choice) {
+    if (const auto extended = wide_extended(pair, depth)) return wide_[key] = *extended;
+    return wide_choice(pair, depth);
+  }
+  const ExpressionId id = wide_written(pair, depth);
+  return wide_[key] = id;
+}
+
+// Both halves are chosen at the same place; or one is chosen, and the other is the same each time that is.
+ExpressionId Addresses::wide_choice(Pair pair, int depth) {
+  const std::uint64_t key = std::uint64_t{pair.high} << 32 | pair.low;
+  const auto all = values_.all();
+  const Value &low = all[pair.low], &high = all[pair.high];
+  const bool low_is = low.kind == Value::Kind::choice, high_is = high.kind == Value::Kind::choice;
+  if (low_is && high_is) {
+    const bool is_same = low.predicate == high.predicate && low.if_true == high.if_true && low.count == high.count;
+    if (!is_same || (low.predicate == kNoValue && low.instruction != high.instruction))
+      return wide_[key] = list_.unknown(64);
+  } else if (!is_before(low_is ? pair.high : pair.low, low_is ? low : high, depth)) {
+    return wide_[key] = list_.unknown(64);
+  }
+  const ValueId chosen = low_is ? pair.low : pair.high;
+  const std::vector<Source> from = sources(chosen);
+  if (from.empty() || from.size() > kMostSources) return wide_[key] = list_.unknown(64);
+  const ExpressionId id = wide_[key] = list_.choice(64, loop_of(chosen));
+  std::vector<ExpressionId> alternatives;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const Pair source{low_is ? values_.choices(pair.low)[i] : pair.low,
+                      high_is ? values_.choices(pair.high)[i] : pair.high};
+    const auto known = conditions(chosen, from[i]);
+    alternatives.push_back(wide_narrowed(known, source, wide(source, depth + 1), depth + 1));
+  }
+  list_.fill(id, alternatives);
+  return id;
+}
+
+// Whether a value is there before a choice is made, so that it is the same whatever is chosen; or never changes.
+bool Addresses::is_before(ValueId value, const Value& choice, int depth) {
+  const Value& each = values_.all()[value];
+  if (each.kind != Value::Kind::written) return false;
+  const std::uint32_t block = conditions_.block_of(each.instruction), chosen = conditions_.block_of(choice.instruction);
+  if (block != chosen && conditions_.dominators().dominates(block, chosen)) return true;
+  const ExpressionOp op = list_[of(value, depth + 1)].op;
+  return op == ExpressionOp::constant || op == ExpressionOp::param || op == ExpressionOp::launch;
+}
+
+bool Addresses::is_sign_of(ValueId high, ValueId low) const {
+  std::uint32_t at = 0;
+  unsigned index = 0;
+  if (!is_written_by(high, at, index) || !is_shift(flow_.instructions[at].name)) return false;
+  const Word word = flow_.word(at);
+  const SourceOperands from = operands_of(flow_, values_, at);
+  const bool is_arithmetic = word.bit(73) == 0 && word.bit(76) != 0 && word.bit(80) != 0;
+  constexpr std::uint32_t kSign = 31;
+  return is_arithmetic && from.b.kind == SourceOperand::Kind::immediate && from.b.immediate == kSign &&
+         from.c.kind == SourceOperand::Kind::registers && from.c.values[0] == low;
+}
+
+// A number of 32 bits that was widened.
+std::optional<ExpressionId> Addresses::wide_extended(Pair pair, int depth) {
+  if (is_sign_of(pair.high, pair.low)) return list_.make(ExpressionOp::widen_signed, of(pair.low, depth + 1));
+  std::uint32_t at = 0;
+  unsigned index = 0;
+  if (is_written_by(pair.high, at, index) && list_.is_number(of(pair.high, depth + 1), 0))
+    return list_.make(ExpressionOp::widen, of(pair.low, depth + 1));
+  return std::nullopt;
+}
+
+// What an instruction of 32 bits only moves; null where it does more.
+const SourceOperand* Addresses::moved(std::uint32_t at, const SourceOperands& from) const {
+  const std::string_view name = flow_.instructions[at].name;
+  if (name == "R2UR" || name == "SHFL") return &from.a;
+  if (name == "MOV" || name == "UMOV") return &from.b;
+  const bool is_zero = from.a.kind == SourceOperand::Kind::zero || from.b.kind == SourceOperand::Kind::zero;
+  const bool is_product_sum = is_product(name) && (flow_.instructions[at].opcode & 0x7f) == 0x24 && is_zero;
+  const bool is_plain = flow_.word(at).bit(kExtended) == 0 && !from.c.negated;
+  return is_product_sum && is_plain ? &from.c : nullptr;
+}
+
+ExpressionId Addresses::wide_written(Pair pair, int depth) {
+  if (const auto extended = wide_extended(pair, depth)) return *extended;
+  std::uint32_t low = 0, high = 0;
+  unsigned low_index = 0, high_index = 0;
+  if (!is_written_by(pair.low, low, low_index) || !is_written_by(pair.high, high, high_index)) return list_.unknown(64);
+  if (low == high) {
+    if (low_index % 2 != 0 || high_index != low_index + 1) return list_.unknown(64);
+    const auto whole = wide_result(pair, depth);
+    return whole ? *whole : list_.unknown(64);
+  }
+  if (const auto sum = wide_sum(pair, depth)) return *sum;
+  if (const auto shifted = wide_shift(pair, depth)) return *shifted;
+  const Instruction &of_low = flow_.instructions[low], &of_high = flow_.instructions[high];
+  const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
+  const SourceOperand *const low_moved = moved(low, l), *const high_moved = moved(high, h);
+  if (low_moved != nullptr && high_moved != nullptr) return wide_operand(low, *low_moved, high, *high_moved, depth);
+  const auto is_select = [](std::string_view name) { return name == "SEL" || name == "USEL"; };
+  if (is_select(of_low.name) && is_select(of_high.name) &&
+      flow_.word(low).bits(87, 4) == flow_.word(high).bits(87, 4)) {
+    const ExpressionId id = list_.choice(64, 0);
+    const std::array<ExpressionId, 2> both{wide_operand(low, l.a, high, h.a, depth),
+                                           wide_operand(low, l.b, high, h.b, depth)};
+    list_.fill(id, both);
+    return id;
+  }
+  if (of_low.what == Class::constant_load && of_high.what == Class::constant_load && !of_low.constant->index &&
+      !of_high.constant->index && of_low.constant->bank == 0 && of_high.constant->bank == 0) {
+    const std::int64_t at = std::int64_t{of_low.constant->offset} + 4 * low_index,
+                       next = std::int64_t{of_high.constant->offset} + 4 * high_index;
+    const auto is_word = [&](std::uint32_t load) { return flow_.word(load).bits(73, 3) >= 4; };
+    if (next == at + 4 && is_word(low) && is_word(high) && at >= kernel_.params_at &&
+        next + 4 <= std::int64_t{kernel_.params_at} + kernel_.param_bytes)
+      return list_.leaf(ExpressionOp::param, at - kernel_.params_at, 64, 8);
+  }
+  // The lower bits of an address cleared, the upper half as it was.
+  if ((std::string_view(of_low.name) == "LOP3" || std::string_view(of_low.name) == "ULOP3") &&
+      l.a.kind == SourceOperand::Kind::registers && l.b.kind == SourceOperand::Kind::immediate &&
+      l.c.kind == SourceOperand::Kind::zero && flow_.word(low).bits(72, 8) == 0xc0 && l.b.immediate >> 31 != 0)
+    return list_.make(ExpressionOp::bit_and, wide({l.a.values[0], pair.high}, depth + 1),
+                      list_.number(static_cast<std::int32_t>(l.b.immediate), 64));
+  // A sum of 64 bits to whose upper half something was added.
+  const std::string_view name = of_high.name;
+  const bool is_plain_sum = (name == "IADD3" || name == "UIADD3" || name == "VIADD" || name == "UVIADD" ||
+                             name == "IADD" || name == "UIADD") &&
+                            (flow_.word(high).bit(kExtended) == 0 || name == "VIADD" || name == "UVIADD");
+  const bool is_product_sum =
+      is_product(name) && (of_high.opcode & 0x7f) == 0x24 && flow_.word(high).bit(kExtended) == 0;
+  if (is_plain_sum || is_product_sum) {
+    const bool has_three = name == "IADD3" || name == "UIADD3";
+    for (const SourceOperand* const each : {&h.a, &h.b, &h.c}) {
+      if (each == &h.c && !has_three && !is_product_sum) continue;
+      if (is_product_sum && each != &h.c &&
+          !(each == &h.a ? list_.is_number(plain(high, h.b, depth), 1) : list_.is_number(plain(high, h.a, depth), 1)))
+        continue;
+      if (each->kind != SourceOperand::Kind::registers || each->negated) continue;
+      std::uint32_t with = 0;
+      unsigned with_index = 0;
+      if (!is_written_by(each->values[0], with, with_index) || with != low || with_index != low_index + 1) continue;
+      const auto whole = wide_result({pair.low, each->values[0]}, depth);
+      if (!whole) continue;
+      ExpressionId rest = list_.number(0, 32);
+      if (is_product_sum && each == &h.c) {
+        rest = list_.make(ExpressionOp::multiply, plain(high, h.a, depth), plain(high, h.b, depth));
+      } else {
+        for (const SourceOperand* const other : {&h.a, &h.b, has_three || is_product_sum ? &h.c : nullptr})
+          if (other != nullptr && other != each && !(is_product_sum && other != &h.c))
+            rest = list_.add(rest, operand(high, *other, depth));
+      }
+      // Modulo 2^64 only the lower half of what is added there counts, whichever way it is widened.
+      return list_.add(*whole, list_.make(ExpressionOp::shift_left, list_.make(ExpressionOp::widen_signed, rest),
+                                          list_.number(32, 32)));
+    }
+  }
+  return joined(of(pair.low, depth + 1), of(pair.high, depth + 1));
+}
+
+// By one instruction that has both halves as its result.
+std::optional<ExpressionId> Addresses::wide_result(Pair pair, int depth) {
+  std::uint32_t at = 0;
+  unsigned index = 0;
+  if (!is_written_by(pair.low, at, index) || flow_.relocated.contains(at)) return std::nullopt;
+  const Instruction& instruction = flow_.instructions[at];
+  const std::string_view name = instruction.name;
+  const Word word = flow_.word(at);
+  if (instruction.what == Class::constant_load) {
+    const std::int64_t offset = std::int64_t{instruction.constant->offset} + 4 * index - kernel_.params_at;
+    if (instruction.constant->index || instruction.constant->bank != 0 || offset < 0 || word.bits(73, 3) < 5 ||
+        offset + 8 > kernel_.param_bytes)
+      return std::nullopt;
+    return list_.leaf(ExpressionOp::param, offset, 64, 8);
+  }
+  if (instruction.what == Class::load && instruction.memory.size() == 1 && instruction.memory[0].space == Space::global)
+    return list_.leaf(ExpressionOp::loaded, 0, 64);
+  if (instruction.what != Class::integer && instruction.what != Class::number) return std::nullopt;
+  const SourceOperands from = operands_of(flow_, values_, at);
+  if (is_product(name) && (instruction.opcode & 0x7f) == 0x25) {
+    if (word.bit(kExtended) != 0) return std::nullopt;
+    const ExpressionOp extend = word.bit(73) != 0 ? ExpressionOp::widen_signed : ExpressionOp::widen;
+    const ExpressionId product = list_.make(ExpressionOp::multiply, list_.make(extend, plain(at, from.a, depth)),
+                                            list_.make(extend, plain(at, from.b, depth)));
+    const ExpressionId c = wide_operand(at, from.c, depth);
+    return list_.add(product, from.c.negated ? list_.negate(c) : c);
+  }
+  const bool has_three = name == "IADD3" || name == "UIADD3";
+  const bool has_two = (name == "IADD" || name == "UIADD") && word.bit(73) != 0;
+  if ((has_three || has_two) && word.bit(kExtended) == 0) {
+    ExpressionId all = list_.number(0, 64);
+    for (const SourceOperand* const each : {&from.a, &from.b, has_three ? &from.c : nullptr}) {
+      if (each == nullptr) continue;
+      const ExpressionId one = wide_operand(at, *each, depth);
+      all = list_.add(all, each->negated ? list_.negate(one) : one);
+    }
+    return all;
+  }
+  if ((name == "MOV" || name == "UMOV") && instruction.immediate) return list_.number(*instruction.immediate, 64);
+  if (name == "CS2R") {
+    constexpr std::uint64_t kZeroRegister = 255;
+    if (word.bits(72, 8) == kZeroRegister) return list_.number(0, 64);
+  }
+  return std::nullopt;
+}
+
+ExpressionId Addresses::wide_operand(std::uint32_t at, const SourceOperand& operand, int depth) {
+  switch (operand.kind) {
+    case SourceOperand::Kind::zero:
+      return list_.number(0, 64);
+    case SourceOperand::Kind::immediate:
+      return list_.number(static_cast<std::int32_t>(operand.immediate), 64);
+    case SourceOperand::Kind::constant: {
+      const std::int64_t offset = std::int64_t{operand.offset} - kernel_.params_at;
+      if (operand.bank != 0 || offset < 0 || offset + 8 > kernel_.param_bytes) return list_.unknown(64);
+      return list_.leaf(ExpressionOp::param, offset, 64, 8);
+    }
+    case SourceOperand::Kind::registers:
+      break;
+  }
+  if (!operand.is_wide()) return list_.make(ExpressionOp::widen, plain(at, operand, depth));
+  const Pair pair{operand.values[0], operand.values[1]};
+  return wide_narrowed(conditions_.at(at), pair, wide(pair, depth + 1), depth + 1);
+}
+
+// A half from each of two operands.
+ExpressionId Addresses::wide_operand(std::uint32_t low_at, const SourceOperand& low, std::uint32_t high_at,
+                                     const SourceOperand& high, int depth) {
+  using Kind = SourceOperand::Kind;
+  if (low.kind == Kind::registers && high.kind == Kind::registers) {
+    const Pair pair{low.values[0], high.values[0]};
+    return wide_narrowed(conditions_.at(low_at), pair, wide(pair, depth + 1), depth + 1);
+  }
+  if (low.kind == Kind::constant && high.kind == Kind::constant && low.bank == 0 && high.bank == 0 &&
+      high.offset == low.offset + 4) {
+    const std::int64_t offset = std::int64_t{low.offset} - kernel_.params_at;
+    if (offset >= 0 && offset + 8 <= kernel_.param_bytes) return list_.leaf(ExpressionOp::param, offset, 64, 8);
+  }
+  // A half in a register and one in the constant bank, which are halves of the same all the same.
+  const ExpressionId lower = plain(low_at, low, depth), upper = plain(high_at, high, depth);
+  const Expression &l = list_[lower], &h = list_[upper];
+  if (l.op == ExpressionOp::param && h.op == ExpressionOp::param && l.a == 4 && h.a == 4 && h.value == l.value + 4)
+    return list_.leaf(ExpressionOp::param, l.value, 64, 8);
+  if (l.op == ExpressionOp::low && h.op == ExpressionOp::high && l.a == h.a) return l.a;
+  if (l.op == ExpressionOp::constant && h.op == ExpressionOp::constant)
+    return list_.number(
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(h.value) << 32 | static_cast<std::uint32_t>(l.value)), 64);
+  return joined(lower, upper);
+}
+
+// How likely two operands are halves of one value. Any way to put them together is right; one says more than others.
+int Addresses::match(const SourceOperand& low, const SourceOperand& high) const {
+  using Kind = SourceOperand::Kind;
+  if (low.negated != high.negated) return -1;
+  if (low.kind == Kind::zero && high.kind == Kind::zero) return 3;
+  if (high.kind == Kind::zero) return 1;
+  if (low.kind == Kind::constant && high.kind == Kind::constant) return high.offset == low.offset + 4 ? 5 : 0;
+  if (low.kind == Kind::immediate && (high.kind == Kind::immediate || high.kind == Kind::registers)) return 2;
+  if (low.kind != Kind::registers || high.kind != Kind::registers) return low.kind == Kind::zero ? 0 : 1;
+  const ValueId l = low.values[0], h = high.values[0];
+  if (is_sign_of(h, l)) return 6;
+  std::uint32_t at = 0, other = 0;
+  unsigned index = 0, other_index = 0;
+  const Value &vl = values_.all()[l], &vh = values_.all()[h];
+  if (vl.kind != vh.kind) return 1;
+  if (vl.kind == Value::Kind::choice) return vl.instruction == vh.instruction ? 5 : 1;
+  if (!is_written_by(l, at, index) || !is_written_by(h, other, other_index)) return 1;
+  if (at == other) return other_index == index + 1 ? 6 : 0;
+  // The one takes up the other's carry.
+  for (const Registers& written : flow_.instructions[at].written) {
+    if (written.file != File::p && written.file != File::up) continue;
+    std::size_t next = 0, place = 0;
+    for (const Registers& each : flow_.instructions[at].written) {
+      if (each == written) place = next;
+      next += each.count;
+    }
+    const ValueId carry = values_.written(at)[place];
+    if (std::ranges::find(values_.read(other), carry) != values_.read(other).end()) return 6;
+  }
+  return 2;
+}
+
+// Whether two operands have the same value: they are the same, or something that never changes.
+bool Addresses::is_same(std::uint32_t at, const SourceOperand& a, std::uint32_t other, const SourceOperand& b,
+                        int depth) {
+  using Kind = SourceOperand::Kind;
+  if (a.kind == Kind::registers && b.kind == Kind::registers && a.values[0] == b.values[0]) return true;
+  const ExpressionId one = plain(at, a, depth);
+  const ExpressionOp op = list_[one].op;
+  return (op == ExpressionOp::constant || op == ExpressionOp::param || op == ExpressionOp::launch) &&
+         one == plain(other, b, depth);
+}
+
+// What a sum adds up. Products with one are what is left of IMAD.X.
+bool Addresses::addends(std::uint32_t at, const SourceOperands& from, std::array<SourceOperand, 3>& out, int depth) {
+  const std::string_view name = flow_.instructions[at].name;
+  if (!is_product(name)) {
+    out = {from.a, from.b, name == "IADD" || name == "UIADD" ? SourceOperand{} : from.c};
+    return true;
+  }
+  if ((flow_.instructions[at].opcode & 0x7f) != 0x24) return false;
+  const auto is_one = [&](const SourceOperand& each) { return list_.is_number(plain(at, each, depth), 1); };
+  const auto is_zero = [&](const SourceOperand& each) { return each.kind == SourceOperand::Kind::zero; };
+  SourceOperand product;
+  if (!is_zero(from.a) && !is_zero(from.b)) {
+    if (!is_one(from.a) && !is_one(from.b)) return false;
+    product = is_one(from.b) ? from.a : from.b;
+    product.negated = false;
+  }
+  out = {product, from.c, SourceOperand{}};
+  return true;
+}
+
+// LEA for the lower half, and for the upper one the sum with what was shifted out, which was found before.
+std::optional<ExpressionId> Addresses::wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                                        const SourceOperands& h, int depth) {
+  const Word low_word = flow_.word(low);
+  const unsigned form = flow_.instructions[low].opcode >> 9 & 7;
+  const bool negates = low_word.bit(72) != 0 || (low_word.bit(63) != 0 && form != 2 && form != 4);
+  std::array<SourceOperand, 3> highs;
+  if (low_word.bit(80) != 0 || negates || !addends(high, h, highs, depth)) return std::nullopt;
+  for (std::size_t i = 0; i < highs.size(); ++i) {
+    std::uint32_t shifts = 0;
+    unsigned index = 0;
+    if (highs[i].kind != SourceOperand::Kind::registers || highs[i].negated) continue;
+    if (!is_written_by(highs[i].values[0], shifts, index) || !is_shift(flow_.instructions[shifts].name)) continue;
+    const Word word = flow_.word(shifts);
+    const SourceOperands s = operands_of(flow_, values_, shifts);
+    const bool is_upper = word.bit(76) == 0 && word.bit(80) != 0 && word.bit(74) == 0;
+    if (!is_upper || s.b.kind != SourceOperand::Kind::immediate || s.b.immediate != low_word.bits(75, 5)) continue;
+    if (!is_same(low, l.a, shifts, s.a, depth)) continue;
+    // Of the others one is the upper half of what is added, and one is zero.
+    const SourceOperand &first = highs[(i + 1) % 3], &second = highs[(i + 2) % 3];
+    const bool first_is = first.kind != SourceOperand::Kind::zero;
+    const SourceOperand& upper = first_is ? first : second;
+    if (first.negated || second.negated || (first_is && second.kind != SourceOperand::Kind::zero)) continue;
+    const ExpressionId shifted = list_.make(ExpressionOp::shift_left, wide_operand(shifts, s.a, shifts, s.c, depth),
+                                            list_.number(static_cast<std::int64_t>(low_word.bits(75, 5)), 32));
+    return list_.add(shifted, wide_operand(low, l.b, high, upper, depth));
+  }
+  return std::nullopt;
+}
+
+// A sum whose carry goes into another sum.
+std::optional<ExpressionId> Addresses::wide_sum(Pair pair, int depth) {
+  std::uint32_t low = 0, high = 0;
+  unsigned low_index = 0, high_index = 0;
+  if (!is_written_by(pair.low, low, low_index) || !is_written_by(pair.high, high, high_index)) return std::nullopt;
+  const Instruction &of_low = flow_.instructions[low], &of_high = flow_.instructions[high];
+  const std::string_view low_name = of_low.name, high_name = of_high.name;
+  const Word low_word = flow_.word(low), high_word = flow_.word(high);
+  if ((!is_sum(low_name) && !is_shifted_sum(low_name)) || (!is_sum(high_name) && !is_shifted_sum(high_name)))
+    return std::nullopt;
+  if (high_word.bit(kExtended) == 0 || low_word.bit(kExtended) != 0) return std::nullopt;
+  if (flow_.relocated.contains(low) || flow_.relocated.contains(high)) return std::nullopt;
+  // Which value the predicate has that is read there, and whether it is negated.
+  const auto read = [&](unsigned bit) {
+    std::size_t next = 0;
+    for (const Registers& registers : of_high.read) {
+      if ((registers.file == File::p || registers.file == File::up) && registers.at == bit)
+        return values_.read(high)[next];
+      next += registers.count;
+    }
+    return kNoValue;
+  };
+  const auto written = [&](unsigned bit) {
+    std::size_t next = 0;
+    for (const Registers& registers : of_low.written) {
+      if ((registers.file == File::p || registers.file == File::up) && registers.at == bit)
+        return values_.written(low)[next];
+      next += registers.count;
+    }
+    return kNoValue;
+  };
+  const ValueId first = written(kFirstCarry), second = written(kSecondCarry);
+  if (first == kNoValue || read(kFirstInput) != first || high_word.bit(90) != 0) return std::nullopt;
+  const bool has_two_carries = high_name == "IADD3" || high_name == "UIADD3";
+  const FixedPredicate none = fixed_predicate(high_word, kSecondInput, 80);
+  const ValueId other = has_two_carries ? read(kSecondInput) : kNoValue;
+  if (has_two_carries && !(none.is_fixed && !none.holds) && (other == kNoValue || other != second || high_word.bit(80)))
+    return std::nullopt;
+  const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
+  if (is_shifted_sum(high_name)) {
+    // LEA, and LEA.HI.X with the same shift of the same number.
+    const bool is_upper = high_word.bit(80) != 0, low_is_lower = low_word.bit(80) == 0;
+    if (!is_shifted_sum(low_name) || !is_shifted_sum(high_name) || !is_upper || !low_is_lower) return std::nullopt;
+    if (low_word.bits(75, 5) != high_word.bits(75, 5) || low_word.bit(72) != 0 || high_word.bit(72) != 0)
+      return std::nullopt;
+    const auto negates = [&](const Instruction& instruction, Word word) {
+      const unsigned form = instruction.opcode >> 9 & 7;
+      return word.bit(63) != 0 && form != 2 && form != 4;
+    };
+    if (negates(of_low, low_word) || negates(of_high, high_word)) return std::nullopt;
+    if (!is_same(low, l.a, high, h.a, depth)) return std::nullopt;
+    const ExpressionId a = high_word.bit(73) != 0 ? list_.make(ExpressionOp::widen_signed, plain(low, l.a, depth))
+                                                  : wide_operand(low, l.a, high, h.c, depth);
+    const ExpressionId shifted =
+        list_.make(ExpressionOp::shift_left, a, list_.number(static_cast<std::int64_t>(low_word.bits(75, 5)), 32));
+    return list_.add(shifted, wide_operand(low, l.b, high, h.b, depth));
+  }
+  if (is_shifted_sum(low_name)) return wide_shifted_sum(low, l, high, h, depth);
+  std::array<SourceOperand, 3> lows, highs;
+  if (!addends(low, l, lows, depth) || !addends(high, h, highs, depth)) return std::nullopt;
+  // A zero without a sign adds nothing; with one it is all ones in the upper half.
+  std::array<unsigned, 3> order{0, 1, 2}, best{0, 1, 2};
+  int most = -100;
+  do {
+    int score = 0;
+    for (unsigned i = 0; i < 3; ++i) {
+      const int one = match(lows[i], highs[order[i]]);
+      score += one < 0 ? -50 : one;
+    }
+    if (score > most) most = score, best = order;
+  } while (std::next_permutation(order.begin(), order.end()));
+  if (most < 0) return std::nullopt;
+  ExpressionId all = list_.number(0, 64);
+  for (unsigned i = 0; i < 3; ++i) {
+    const ExpressionId one = wide_operand(low, lows[i], high, highs[best[i]], depth);
+    all = list_.add(all, lows[i].negated ? list_.negate(one) : one);
+  }
+  return all;
+}
+
+// A shift whose upper half is another instruction's.
+std::optional<ExpressionId> Addresses::wide_shift(Pair pair, int depth) {
+  std::uint32_t low = 0, high = 0;
+  unsigned low_index = 0, high_index = 0;
+  if (!is_written_by(pair.low, low, low_index) || !is_written_by(pair.high, high, high_index)) return std::nullopt;
+  const Word high_word = flow_.word(high), low_word = flow_.word(low);
+  const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
+  if (!is_shift(flow_.instructions[high].name) || h.b.kind != SourceOperand::Kind::immediate || h.b.immediate > 31)
+    return std::nullopt;
+  const bool is_upper = high_word.bit(80) != 0, goes_right = high_word.bit(76) != 0;
+  if (!is_upper) return std::nullopt;
+  const auto is_of = [&](const SourceOperand& a, const SourceOperand& b) { return is_same(low, a, high, b, depth); };
+  const ExpressionId by = list_.number(h.b.immediate, 32);
+  if (!goes_right) {
+    // SHF.L.U64.HI, and whatever shifts the lower half.
+    const std::string_view name = flow_.instructions[low].name;
+    bool is_it = false;
+    if (is_shift(name))
+      is_it = low_word.bit(76) == 0 && low_word.bit(80) == 0 && l.b.kind == SourceOperand::Kind::immediate &&
+              l.b.immediate == h.b.immediate && is_of(l.a, h.a);
+    else if (is_product(name) && (flow_.instructions[low].opcode & 0x7f) == 0x24 && low_word.bit(kExtended) == 0)
+      is_it = l.c.kind == SourceOperand::Kind::zero && l.b.kind == SourceOperand::Kind::immediate &&
+              l.b.immediate == std::uint32_t{1} << h.b.immediate && is_of(l.a, h.a);
+    else if (is_shifted_sum(name))
+      is_it = low_word.bit(80) == 0 && low_word.bit(kExtended) == 0 && l.b.kind == SourceOperand::Kind::zero &&
+              low_word.bits(75, 5) == h.b.immediate && is_of(l.a, h.a) && low_word.bit(72) == 0;
+    if (!is_it) return std::nullopt;
+    return list_.make(ExpressionOp::shift_left, wide_operand(high, h.a, high, h.c, depth), by);
+  }
+  if (!is_shift(flow_.instructions[low].name)) return std::nullopt;
+  const bool is_it = low_word.bit(76) != 0 && low_word.bit(80) == 0 && low_word.bit(74) == 0 &&
+                     l.b.kind == SourceOperand::Kind::immediate && l.b.immediate == h.b.immediate && is_of(l.c, h.c);
+  if (!is_it) return std::nullopt;
+  return list_.make(high_word.bit(73) == 0 ? ExpressionOp::shift_right_signed : ExpressionOp::shift_right,
+                    wide_operand(low, l.a, high, h.c, depth), by);
+}
+
+// What comparisons say of it: of all 64 bits, or of the 32 that were widened.
+ExpressionId Addresses::wide_narrowed(std::span<const Comparison> comparisons, Pair pair, ExpressionId id, int depth) {
+  using enum ExpressionRelation;
+  if (list_[id].op == ExpressionOp::constant || depth > kMostDepth) return id;
+  if (is_sign_of(pair.high, pair.low)) {
+    const ExpressionId low = of(pair.low, depth + 1);
+    const ExpressionId known = narrowed(comparisons, pair.low, low, depth);
+    if (known != low) id = list_.make(ExpressionOp::widen_signed, known);
+  }
+  for (const Comparison& each : comparisons) {
+    SourceOperand a_low, a_high, b_low, b_high;
+    const SourceOperands last = operands_of(flow_, values_, each.instruction);
+    const bool is_split = each.lower != Comparison::kNoInstruction;
+    if (is_split) {
+      const SourceOperands first = operands_of(flow_, values_, each.lower);
+      a_low = first.a, b_low = first.b, a_high = last.a, b_high = last.b;
+    } else if (!last.a.is_wide() && !last.b.is_wide()) {
+      continue;
+    }
+    const auto is_it = [&](const SourceOperand& whole, const SourceOperand& low, const SourceOperand& high) {
+      if (!is_split) return whole.values[0] == pair.low && whole.values[1] == pair.high;
+      return low.values[0] == pair.low && high.values[0] == pair.high;
+    };
+    const bool is_first = is_it(last.a, a_low, a_high), is_second = is_it(last.b, b_low, b_high);
+    if (is_first == is_second) continue;
+    constexpr ExpressionRelation kSwapped[] = {greater, at_least, less, at_most, equal, not_equal};
+    const ExpressionRelation relation = is_first ? each.relation : kSwapped[static_cast<unsigned>(each.relation)];
+    ExpressionId than = 0;
+    if (!is_split)
+      than = wide_operand(each.instruction, is_first ? last.b : last.a, depth + 1);
+    else
+      than =
+          wide_operand(each.lower, is_first ? b_low : a_low, each.instruction, is_first ? b_high : a_high, depth + 1);
+    if (list_.is_unknown(than)) continue;
+    id = list_.make(ExpressionOp::where, id, than,
+                    static_cast<std::int64_t>(relation) + (each.is_signed ? kSignedRelation : 0));
+  }
+  return id;
+}
+
+}  // namespace nimble::code::sass

@@ -114,6 +114,12 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
   }
 }
 
+bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
+  std::vector<Access> found;
+  add_left_objects(op, extents, found);
+  return !found.empty();
+}
+
 void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned) {
   const auto pin = [&](std::uint32_t at, std::uint32_t bytes) {
     const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };

@@ -16,6 +16,9 @@ namespace nimble::analyzer {
 // Appends accesses to whole objects, by their index in op.objects.
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
 
+// Whether there is any.
+bool leaves_objects(const OpQuestion& op, const AddressExtents& extents);
+
 // Adds what should stay as it was for that to hold: numbers that never changed.
 void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/leaving.h"
 #include "analyzer/access/non_pointer_words.h"
 #include "analyzer/access/sources/make_sources.h"
 #include "analyzer/access/sources/observed.h"
@@ -80,25 +81,36 @@ class Inference {
     return pointers.asked() ? std::optional(pointers.outcome()) : std::nullopt;
   }
 
-  // Of what should stay as it is, what was so in all steps of the same pattern.
+  // Of what should stay as it is, what was so in all steps of the same pattern; and all of it, where in one of them the
+  // launch leaves its objects by it.
   void pin_what_is_usual() {
     const Trace& trace = input_.trace();
+    const ObjectTable& table = *input_.table;
     const auto calls = step_.calls();
     for (std::uint32_t op = 0; op < calls.size(); ++op) {
       Pinned& pinned = result_.accesses.pinned[op];
       if (!pinned.usual_shape && pinned.usual_params.empty()) continue;
       const TraceCall& call = trace.calls[calls[op]];
-      for (std::uint32_t i = 0; i < step_.begins.size(); ++i) {
-        if (step_.shares_pattern[i] == 0) continue;
-        const TraceCall& other = trace.calls[step_.calls_of(i)[op]];
-        pinned.usual_shape &= other.grid == call.grid && other.block == call.block;
-        std::erase_if(pinned.usual_params, [&](const std::pair<std::uint32_t, std::uint32_t>& piece) {
+      Pinned usual = pinned;
+      bool leaves = false;
+      for (std::uint32_t i = 0; i < step_.begins.size() && !leaves; ++i) {
+        const std::uint32_t index = step_.calls_of(i)[op];
+        const TraceCall& other = trace.calls[index];
+        if (step_.shares_pattern[i] == 0 || other.function != call.function) continue;
+        const bool is_same_shape = other.grid == call.grid && other.block == call.block;
+        const std::size_t before = usual.usual_params.size();
+        std::erase_if(usual.usual_params, [&](const std::pair<std::uint32_t, std::uint32_t>& piece) {
           const auto [first, count] = piece;
           return other.params.size() != call.params.size() ||
                  !std::equal(call.params.begin() + first, call.params.begin() + first + count,
                              other.params.begin() + first);
         });
+        usual.usual_shape &= is_same_shape;
+        if (is_same_shape && usual.usual_params.size() == before) continue;
+        const OpQuestion question{trace, other, table.pointers(index), table, table.unsure(index), op, index};
+        leaves = leaves_objects(question, trace.functions[call.function].proof->extents);
       }
+      if (!leaves) pinned = std::move(usual);
       pinned.shape |= std::exchange(pinned.usual_shape, false);
       for (const auto& piece : std::exchange(pinned.usual_params, {}))
         if (std::ranges::find(pinned.params, piece) == pinned.params.end()) pinned.params.push_back(piece);

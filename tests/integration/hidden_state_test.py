@@ -103,6 +103,33 @@ class HiddenState(ProgramTest):
                     self.assertGreaterEqual(stats["steps_replayed"], 10, f"{what}: {stats}")
                     self.assertLess(stats["steps_replayed"], 13, f"{what}: {stats}")
 
+    def test_what_leaves_its_object(self):
+        for what in ("stride", "back", "counted", "apart", "later"):
+            with self.subTest(what):
+                plain = self.run_program(["leaving", what, 24]).stdout
+                self.make_schedule(["leaving", what, 24])
+                for seed in harness.BUILD.seeds(8):
+                    self.check_order(plain, ["leaving", what, 24], seed, mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"))
+
+    def test_what_leaves_its_object_in_one_process(self):
+        for what in ("stride", "back", "counted", "apart", "later"):
+            with self.subTest(what):
+                plain = self.run_program(["leaving", what, 120]).stdout
+                for seed in harness.BUILD.seeds(4):
+                    self.check_order(plain, ["leaving", what, 120], seed, mode="auto")
+
+    def test_what_leaves_its_object_in_a_graph(self):
+        for what in ("stride", "back", "counted", "apart"):
+            with self.subTest(what):
+                plain = self.run_program(["leaving", what, 40, "graph"]).stdout
+                for seed in harness.BUILD.seeds(4):
+                    self.check_order(plain, ["leaving", what, 40, "graph"], seed, mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off")
+
+    def check_order(self, plain, program, seed, **settings):
+        done = self.run_program(program, SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("races.json"), **settings)
+        self.assertEqual(plain, done.stdout, f"{program}, order {seed}")
+        self.assertEqual([], self.read_json("races.json")["races"], f"{program}, order {seed}")
+
     def test_every_order_gives_the_same_result(self):
         for mode in DECLARED + NAMED + BARRIERS + ["cooperative"]:
             with self.subTest(mode):

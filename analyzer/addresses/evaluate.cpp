@@ -241,7 +241,7 @@ bool is_well_formed(const AddressExtents& extents) {
       const std::uint32_t operand = i == 0 ? each.a : each.b;
       if (operand >= expressions.size() || (each.op != either && operand >= at)) return false;
       const bool is_shift = each.op == shift_left || each.op == shift_right || each.op == shift_right_signed;
-      if (is_shift && i == 1) continue;
+      if ((is_shift || each.op == when) && i == 1) continue;
       if (expressions[operand].bits != (widens ? 32 : halves ? 64 : each.bits)) return false;
     }
   }

@@ -57,6 +57,7 @@ unsigned Loops::alignment(const Expression& each) const {
     case ExpressionOp::widen:
     case low:
     case where:
+    case when:
       return of(each.a);
     case ExpressionOp::either:
       return std::min(of(each.a), of(each.b));
@@ -116,7 +117,7 @@ std::optional<Loops::Step> Loops::step(std::uint32_t from, std::uint32_t choice,
   const Expression& each = expressions_[from];
   open.push_back(from);
   std::optional<Step> result;
-  if (each.op == ExpressionOp::where && !leads_to(each.b, from)) {
+  if (each.op == ExpressionOp::where || each.op == ExpressionOp::when) {
     result = step(each.a, choice, open);
   } else if (each.op == ExpressionOp::either) {
     const auto a = step(each.a, choice, open), b = step(each.b, choice, open);
@@ -163,7 +164,9 @@ std::optional<Range> Loops::until_equal(std::uint32_t choice, const Induction& i
   const Range first = induction.first;
   const Range::Number step = induction.least;
   if (step != induction.most || step == 0 || !is_plain(first) || induction.back.size() != 1) return std::nullopt;
-  const Expression& last = expressions_[induction.back[0]];
+  std::uint32_t back = induction.back[0];
+  while (expressions_[back].op == ExpressionOp::when) back = expressions_[back].a;
+  const Expression& last = expressions_[back];
   const auto relation = static_cast<ExpressionRelation>(last.value & ~kSignedRelation);
   if (last.op != ExpressionOp::where || relation != ExpressionRelation::not_equal) return std::nullopt;
   const Range& end = range_(last.b);

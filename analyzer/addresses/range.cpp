@@ -142,6 +142,23 @@ Range least_or_greatest(const Range& a, const Range& b, bool is_least, bool is_s
                   : Range::of(std::max(x.lo, y.lo), std::max(x.hi, y.hi), bits);
 }
 
+// Rounded down; by zero it may be anything that the quotient by one is not less than.
+Range divide_by(const Range& a, const Range& by, Number less, unsigned bits) {
+  const Range x = a.as_unsigned(bits), y = by.as_unsigned(bits);
+  const Number lo = y.hi == 0 ? 0 : x.lo / y.hi - less, hi = y.lo == 0 ? x.hi : x.hi / y.lo;
+  return Range::of(std::max<Number>(lo, 0), hi, bits);
+}
+
+// By zero it is what was to be divided.
+Range remainder_by(const Range& a, const Range& by, Number divisors, bool is_signed, unsigned bits) {
+  const Range x = is_signed ? a.as_signed(bits) : a.as_unsigned(bits),
+              y = is_signed ? by.as_signed(bits) : by.as_unsigned(bits);
+  const Number most = std::max(y.hi, -y.lo) * divisors - 1;  // where it is not divided by zero
+  const bool may_be_zero = y.lo <= 0 && y.hi >= 0;
+  const Number hi = may_be_zero ? x.hi : std::min(x.hi, most), lo = may_be_zero ? x.lo : std::max(x.lo, -most);
+  return Range::of(x.lo >= 0 ? 0 : lo, x.hi < 0 ? 0 : hi, bits);
+}
+
 // What is left of a where it is so related to b.
 Range where(const Range& a, std::int64_t relation, const Range& b, unsigned bits) {
   using enum ExpressionRelation;
@@ -231,6 +248,8 @@ Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range&
       return analyzer::shift_left(a, b, bits);
     case where:
       return analyzer::where(a, value, b, bits);
+    case when:
+      return a;
     case negate: {
       if (a.base != Range::kNoBase) return Range::full(bits);
       Range result = Range::of(-a.hi, -a.lo, bits);
@@ -264,6 +283,11 @@ Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range&
     case shift_right:
     case shift_right_signed:
       return analyzer::shift_right(a, b, op == shift_right_signed, bits);
+    case divide:
+      return divide_by(a, b, value, bits);
+    case remainder:
+    case remainder_signed:
+      return remainder_by(a, b, value, op == remainder_signed, bits);
     case bit_and:
       return analyzer::bit_and(a, b, bits);
     case bit_or:
@@ -276,7 +300,8 @@ Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range&
       return least_or_greatest(a, b, op == least || op == least_signed, op == least_signed || op == greatest_signed,
                                bits);
     case high:
-      return Range::of(divide(a.as_unsigned(64).lo, power(32)), divide(a.as_unsigned(64).hi, power(32)), 32);
+      return Range::of(analyzer::divide(a.as_unsigned(64).lo, power(32)),
+                       analyzer::divide(a.as_unsigned(64).hi, power(32)), 32);
     default:
       return Range::full(bits);
   }

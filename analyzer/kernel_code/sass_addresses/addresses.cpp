@@ -109,6 +109,8 @@ bool Addresses::is_counter(ExpressionId choice) const {
       if (each.op == ExpressionOp::where) {
         is_bounded = true;
         at = each.a;
+      } else if (each.op == ExpressionOp::when) {
+        at = each.a;
       } else if (each.op == ExpressionOp::add) {
         const bool is_first = list_[each.a].op == ExpressionOp::constant;
         is_changed = true;

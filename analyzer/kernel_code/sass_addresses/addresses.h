@@ -6,9 +6,12 @@
 // known is unknown, never guessed. One thread; `kernel`, `flow` and `values` must outlive it.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -62,6 +65,8 @@ class Addresses {
   ExpressionId carry(Word word, unsigned predicate, unsigned negated);
   ExpressionId narrowed(std::uint32_t at, ValueId value, ExpressionId id, int depth);
   ExpressionId narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth);
+  // The value where these hold together, which may be never.
+  ExpressionId possible(std::span<const Comparison> comparisons, ExpressionId id, int depth);
 
   // ---- of 64 bits (wide.cpp) ----
   ExpressionId wide(Pair pair, int depth);
@@ -84,6 +89,18 @@ class Addresses {
   bool is_same(std::uint32_t at, const SourceOperand& a, std::uint32_t other, const SourceOperand& b, int depth);
   const SourceOperand* moved(std::uint32_t at, const SourceOperands& from) const;
   int match(const SourceOperand& low, const SourceOperand& high) const;
+
+  // ---- division (division.cpp) ----
+  std::optional<std::uint32_t> written_by(const SourceOperand& operand, std::string_view name) const;
+  const SourceOperand* negated(std::uint32_t at, const SourceOperands& from) const;
+  std::optional<ExpressionId> reciprocal_of(const SourceOperand& operand, int depth);
+  ExpressionId bare(ExpressionId id) const;
+  bool is_chosen_where(ExpressionId id, ExpressionRelation relation, bool is_signed,
+                       const std::function<bool(ExpressionId)>& of_what) const;
+  std::optional<ExpressionId> quotient_in(ExpressionId id, ExpressionId n, ExpressionId divisor, int depth) const;
+  std::optional<ExpressionId> remainder(ExpressionId n, ExpressionId a, ExpressionId b, int depth);
+  std::optional<ExpressionId> corrected(std::span<const ExpressionId> alternatives,
+                                        std::span<const Comparison> comparisons, int depth);
 
   // The sources of a choice, each with what is known where it comes from.
   struct Source {

@@ -12,6 +12,10 @@ ExpressionId ExpressionList::keep(const Expression& each) {
 }
 
 ExpressionId ExpressionList::leaf(ExpressionOp op, std::int64_t value, unsigned bits, std::uint32_t a) {
+  if (op == ExpressionOp::unknown || op == ExpressionOp::loaded || op == ExpressionOp::up_to) {
+    all_.push_back({op, static_cast<std::uint8_t>(bits), a, 0, value});
+    return static_cast<ExpressionId>(all_.size() - 1);
+  }
   return keep({op, static_cast<std::uint8_t>(bits), a, 0, value});
 }
 

@@ -1,4 +1,5 @@
-// Makes the expressions of one kernel, each only once. One thread.
+// Makes the expressions of one kernel, each only once: where two are the same, so are the values. Of what is not
+// computed (what was loaded, what is not known) each is another. One thread.
 #pragma once
 
 #include <cstdint>

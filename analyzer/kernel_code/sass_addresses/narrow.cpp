@@ -36,9 +36,15 @@ ExpressionId Addresses::choice(ValueId value, int depth) {
   if (from.empty() || from.size() > kMostSources) return narrow_[value] = list_.unknown(32);
   const ExpressionId id = narrow_[value] = list_.choice(32, loop_of(value));
   std::vector<ExpressionId> alternatives;
-  for (const Source& source : from)
-    alternatives.push_back(narrowed(conditions(value, source), source.value, of(source.value, depth + 1), depth + 1));
+  for (const Source& source : from) {
+    const auto known = conditions(value, source);
+    const ExpressionId one = narrowed(known, source.value, of(source.value, depth + 1), depth + 1);
+    alternatives.push_back(possible(known, one, depth + 1));
+  }
   list_.fill(id, alternatives);
+  if (from.front().fact)
+    if (const auto known = corrected(alternatives, conditions(value, from.front()), depth))
+      return narrow_[value] = *known;
   return id;
 }
 
@@ -119,6 +125,11 @@ ExpressionId Addresses::arithmetic(std::uint32_t at, int depth) {
     std::uint32_t value = 0;  // how numbers are made
     if (constant_of(flow_.instructions[at], value)) return list_.number(value, 32);
   }
+  if (name == "IABS" || name == "UIABS") {
+    const ExpressionId b = plain(at, from.b, depth);
+    return list_.make(ExpressionOp::greatest_signed, b, list_.negate(b));
+  }
+  if (name == "VIADDMNMX") return select(at, depth);
   if (is_one_of(name, {"POPC", "UPOPC"})) return list_.leaf(ExpressionOp::up_to, 32, 32);
   return list_.unknown(32);
 }
@@ -166,6 +177,26 @@ ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueI
     if (list_.is_unknown(than)) continue;
     id = list_.make(ExpressionOp::where, id, than,
                     static_cast<std::int64_t>(relation) + (each.is_signed ? kSignedRelation : 0));
+  }
+  return id;
+}
+
+ExpressionId Addresses::possible(std::span<const Comparison> comparisons, ExpressionId id, int depth) {
+  constexpr std::size_t kMostConditions = 2;
+  if (depth > kMostDepth) return id;
+  std::size_t count = 0;
+  for (const Comparison& each : comparisons) {
+    if (each.lower != Comparison::kNoInstruction || count == kMostConditions) continue;
+    const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
+    if (of_it.a.is_wide() || of_it.b.is_wide()) continue;
+    const ExpressionId left = plain(each.instruction, of_it.a, depth + 1),
+                       right = plain(each.instruction, of_it.b, depth + 1);
+    if (list_.is_unknown(left) || list_.is_unknown(right)) continue;
+    const ExpressionId condition =
+        list_.make(ExpressionOp::where, left, right,
+                   static_cast<std::int64_t>(each.relation) + (each.is_signed ? kSignedRelation : 0));
+    id = list_.make(ExpressionOp::when, id, condition);
+    ++count;
   }
   return id;
 }
@@ -253,6 +284,8 @@ ExpressionId Addresses::multiply(std::uint32_t at, int depth) {
   const ExpressionId a = plain(at, from.a, depth), b = plain(at, from.b, depth);
   if (kind == kLow) {
     const ExpressionId c = plain(at, from.c, depth);
+    if (!has_carry && !from.c.negated)
+      if (const auto rest = remainder(c, a, b, depth)) return *rest;
     const ExpressionId product = list_.make(ExpressionOp::multiply, a, b);
     const ExpressionId all = list_.add(product, !from.c.negated ? c
                                                 : has_carry     ? list_.complement(c)
@@ -262,6 +295,13 @@ ExpressionId Addresses::multiply(std::uint32_t at, int depth) {
   if (kind == kWide || has_carry) return list_.unknown(32);
   // The upper half of a product, to which 64 bits may be added.
   const bool is_signed = word.bit(73) != 0;
+  if (from.c.kind == SourceOperand::Kind::zero && !is_signed) {
+    constexpr std::int64_t kMostTooSmall = 2;
+    if (const auto divisor = reciprocal_of(from.a, depth))
+      return list_.make(ExpressionOp::divide, b, *divisor, kMostTooSmall);
+    if (const auto divisor = reciprocal_of(from.b, depth))
+      return list_.make(ExpressionOp::divide, a, *divisor, kMostTooSmall);
+  }
   if (from.c.kind == SourceOperand::Kind::zero)
     return list_.make(is_signed ? ExpressionOp::multiply_high_signed : ExpressionOp::multiply_high, a, b);
   const ExpressionOp extend = is_signed ? ExpressionOp::widen_signed : ExpressionOp::widen;
@@ -368,6 +408,13 @@ ExpressionId Addresses::select(std::uint32_t at, int depth) {
   const SourceOperands from = operands_of(flow_, values_, at);
   const ExpressionId a = plain(at, from.a, depth), b = plain(at, from.b, depth);
   const FixedPredicate fixed = fixed_predicate(word, 87, 90);
+  if (name == "VIADDMNMX") {
+    if (!fixed.is_fixed || word.bits(73, 2) != 0 || word.bit(76) != 0 || from.a.negated) return list_.unknown(32);
+    const ExpressionId both = list_.add(a, from.b.negated ? list_.negate(b) : b), c = plain(at, from.c, depth);
+    const bool is_signed = word.bit(72) != 0;
+    return list_.make(fixed.holds ? (is_signed ? least_signed : least) : (is_signed ? greatest_signed : greatest), both,
+                      c);
+  }
   const bool is_choice = name == "SEL" || name == "USEL";
   if (fixed.is_fixed && is_choice) return fixed.holds ? a : b;
   const bool is_vector = name == "VIMNMX" || name == "UVIMNMX";

@@ -67,7 +67,8 @@ ExpressionId Addresses::wide_choice(Pair pair, int depth) {
     const Pair source{low_is ? values_.choices(pair.low)[i] : pair.low,
                       high_is ? values_.choices(pair.high)[i] : pair.high};
     const auto known = conditions(chosen, from[i]);
-    alternatives.push_back(wide_narrowed(known, source, wide(source, depth + 1), depth + 1));
+    const ExpressionId one = wide_narrowed(known, source, wide(source, depth + 1), depth + 1);
+    alternatives.push_back(possible(known, one, depth + 1));
   }
   list_.fill(id, alternatives);
   return id;

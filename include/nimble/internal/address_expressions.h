@@ -40,7 +40,11 @@ namespace nimble {
   X(high, "high", 1)                                                                                               \
   X(either, "either", 2) /* one or the other; the only one that may lead to itself. `value` is not zero where a */ \
                          /* loop begins: all that stand at its beginning have the same */                          \
-  X(where, "where", 2)   /* a, known to be in the ExpressionRelation `value` to b; else it is not used */
+  X(divide, "/", 2)      /* without a sign; up to `value` less than that */                                        \
+  X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */              \
+  X(remainder_signed, "s%", 2) /* with the sign of the first */                                                    \
+  X(when, "when", 2)           /* a, where b has any value at all; else it is not used */                          \
+  X(where, "where", 2)         /* a, known to be in the ExpressionRelation `value` to b; else it is not used */
 
 enum class ExpressionOp : std::uint8_t {
 #define X(op, name, operands) op,

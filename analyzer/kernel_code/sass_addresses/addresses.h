@@ -46,6 +46,9 @@ class Addresses {
     SourceOperand low, high;
   };
 
+  // Of values that go back to values, by recursion: a thread's stack may be as small as 64 KiB, and one takes up to 2.
+  static constexpr int kMostDepth = 16;
+
   // ---- of 32 bits (narrow.cpp) ----
   ExpressionId of(ValueId value, int depth);
   ExpressionId choice(ValueId value, int depth);

@@ -8,7 +8,6 @@
 namespace nimble::code::sass {
 namespace {
 
-constexpr int kMostDepth = 40;            // of values that go back to values: the stack may be small
 constexpr std::size_t kMostSources = 12;  // of a choice
 constexpr unsigned kExtended = 74;        // .X: with a carry
 constexpr unsigned kSizeAt = 73;

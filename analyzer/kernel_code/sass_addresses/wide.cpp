@@ -8,7 +8,6 @@
 namespace nimble::code::sass {
 namespace {
 
-constexpr int kMostDepth = 40;
 constexpr std::size_t kMostSources = 12;
 constexpr unsigned kExtended = 74;                       // .X: with a carry
 constexpr unsigned kFirstCarry = 81, kSecondCarry = 84;  // predicates that a sum writes

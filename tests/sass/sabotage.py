@@ -62,6 +62,8 @@ RULES = {
         "sass_code/values.cpp",
         "return !here.from.front().after_call || !flow_.functions[flow_.blocks[from].callee].clobbered.test(variable);",
         "return true;"),
+    "a call from which nothing comes back leads nowhere": (
+        "sass_code/reach.cpp", "end.to.push_back(*end.call);", ""),
 }
 
 

@@ -14,6 +14,7 @@
 
 #include "analyzer/kernel_code/sass/instruction.h"
 #include "analyzer/kernel_code/sass_code/kernel.h"
+#include "analyzer/kernel_code/sass_code/reach.h"
 
 namespace nimble::code::sass {
 
@@ -63,8 +64,5 @@ struct ControlFlow {
 };
 
 ControlFlow control_flow(const Kernel& kernel);
-
-// The number that an instruction puts into its register; nothing where it is none that is always the same.
-bool constant_of(const Instruction& instruction, std::uint32_t& value);
 
 }  // namespace nimble::code::sass

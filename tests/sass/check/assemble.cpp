@@ -235,7 +235,7 @@ class Assembler {
         const Guard guard{predicate(), below(2) == 0};
         say({});
         for (unsigned i = 0, count = 1 + below(3); i < count && code_.size() + 35 < kMost; ++i) statement();
-        code_[at] = branch(0x947, at, code_.size(), guard);
+        code_[at] = jump(at, code_.size(), guard);
         return;
       }
       case 15: {  // a pointer that is moved under a condition, and used where that or its opposite holds
@@ -249,7 +249,7 @@ class Assembler {
         const bool leaves = below(2) == 0;
         say(then, word_of(0x94d, {{87, 3, 7}}));
         say(word_of(0x386, {{24, 8, to}, {32, 8, number()}, {72, 1, 1}, {73, 3, 4}}));
-        if (!leaves) code_[at] = branch(0x947, at, code_.size(), then);
+        if (!leaves) code_[at] = jump(at, code_.size(), then);
         return;
       }
       case 16: {  // a few times
@@ -358,6 +358,14 @@ class Assembler {
     word.low |= std::uint64_t{kReturn} << 24;
     word.high |= std::uint64_t{1} << (86 - 64);
     say(word);
+  }
+
+  // A branch; or a call that is one, for nothing comes back from where it leads. In a function something does.
+  Word jump(std::size_t at, std::size_t to, Guard guard) {
+    if (below(is_function_ ? 12 : 3) != 0) return branch(0x947, at, to, guard);
+    Word word = branch(0x944, at, to, guard);
+    word.high |= std::uint64_t{1} << (86 - 64);
+    return word;
   }
 
   // In units of four bytes from the next instruction on; the low eight bits lie apart.

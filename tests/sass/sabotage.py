@@ -64,6 +64,8 @@ RULES = {
         "return true;"),
     "a call from which nothing comes back leads nowhere": (
         "sass_code/reach.cpp", "end.to.push_back(*end.call);", ""),
+    "a return by an address leads to after the call": (
+        "sass_code/returns.cpp", "if (place_of(source, at, half) != behind) return false;", "(void)source;"),
 }
 
 

@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kBra = 0x947, kBrx = 0x949, kBrxu = 0x1958, kCallRel = 0x944, kCallAbs = 0x943, kCallAbsR = 0x343,
                    kBssy = 0x945, kBsync = 0x941, kBmovBack = 0x356;
 constexpr std::size_t kMostInstructions = 1u << 20;
-constexpr unsigned kAtCondition = 87;
+constexpr unsigned kAtCondition = 87, kAbsoluteAt = 85;
 
 // A failing assertion ends the program; nothing comes back from it.
 bool never_returns(std::string_view name) { return name == "__assertfail"; }
@@ -124,9 +124,8 @@ class Explorer {
         end.falls_through = instruction.guard.when != Guard::When::always;
         return true;
       case Class::return_:
-        // To an offset in the section, which is what the target says of the register; RET.ABS (bit 85) is another
-        // thing.
-        if (word(at).bit(85) != 0 || instruction.target != -(std::int64_t{at} * 16))
+        // To an offset in the section, which is what the target says of the register; or (.ABS) to an address.
+        if (word(at).bit(kAbsoluteAt) == 0 && reach_.instructions[at].target != -(std::int64_t{at} * 16))
           return fail("a return to an address that is not known");
         end.is = end.returns = true;
         end.falls_through = !is_always(instruction, at);

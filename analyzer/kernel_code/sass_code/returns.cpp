@@ -8,6 +8,9 @@
 namespace nimble::code::sass {
 namespace {
 
+constexpr unsigned kLepc = 0x34e;     // puts its own address into a pair
+constexpr unsigned kAbsoluteAt = 85;  // RET.ABS: to an address in a pair, plus a constant
+
 class Returns {
  public:
   Returns(const ControlFlow& flow, const Values& values) : flow_(flow), values_(values) {}
@@ -20,10 +23,9 @@ class Returns {
   }
 
  private:
-  // What a value is a copy of: instructions, and what functions begin with.
+  // What a value is a copy of: what instructions write, and what functions begin with.
   struct Sources {
-    std::vector<std::uint32_t> instructions;
-    std::vector<ValueId> entries;
+    std::vector<ValueId> written, entries;
   };
 
   bool find_sources(ValueId value, Sources& sources) const {
@@ -41,7 +43,7 @@ class Returns {
         if (const auto copied = copy_of(id))
           go_on(*copied);
         else
-          sources.instructions.push_back(each.instruction);
+          sources.written.push_back(id);
       } else if (values_.begins_function(id) != kNoBlock) {
         sources.entries.push_back(id);
       } else {
@@ -67,31 +69,51 @@ class Returns {
   }
 
   bool returns_to_callers(std::uint32_t function, std::uint32_t at) const {
+    const bool is_absolute = flow_.word(at).bit(kAbsoluteAt) != 0;
     for (const Registers& registers : flow_.instructions[at].read) {
       if (registers.file != File::r || registers.at != kAtA) continue;
-      Sources sources;
-      if (!find_sources(values_.read(at, registers)[0], sources) || !sources.instructions.empty()) return false;
-      for (const ValueId entry : sources.entries)
-        if (values_.begins_function(entry) != function || !is_place_behind_call(function, entry)) return false;
+      const auto halves = values_.read(at, registers);
+      // The upper half of an offset is zero; of an address it is where the code lies.
+      for (std::size_t half = 0; half < (is_absolute ? 2u : 1u); ++half) {
+        Sources sources;
+        if (half >= halves.size() || !find_sources(halves[half], sources) || !sources.written.empty()) return false;
+        for (const ValueId entry : sources.entries)
+          if (values_.begins_function(entry) != function || !is_place_behind_call(function, entry, at, half))
+            return false;
+      }
       return true;
     }
     return false;
   }
 
-  bool is_place_behind_call(std::uint32_t function, ValueId entry) const {
+  // Whether that half of what the return at `at` goes by leads to after the call, at each call.
+  bool is_place_behind_call(std::uint32_t function, ValueId entry, std::uint32_t at, std::size_t half) const {
     const auto callers = values_.callers(function);
     const auto from = values_.choices(entry);
     if (from.size() != callers.size()) return false;
     for (std::size_t i = 0; i < callers.size(); ++i) {
       Sources sources;
       if (!find_sources(from[i], sources) || !sources.entries.empty()) return false;
-      for (const std::uint32_t at : sources.instructions) {
-        std::uint32_t value = 0;
-        if (!constant_of(flow_.instructions[at], value) || value != flow_.blocks[callers[i]].end * kInstructionBytes)
-          return false;
-      }
+      const std::int64_t behind = std::int64_t{flow_.blocks[callers[i]].end} * kInstructionBytes;
+      for (const ValueId source : sources.written)
+        if (place_of(source, at, half) != behind) return false;
     }
     return true;
+  }
+
+  // Where in the text the return at `at` goes by that.
+  std::optional<std::int64_t> place_of(ValueId source, std::uint32_t at, std::size_t half) const {
+    const std::uint32_t from = values_.all()[source].instruction;
+    const Instruction& instruction = flow_.instructions[from];
+    if (flow_.word(at).bit(kAbsoluteAt) == 0) {
+      std::uint32_t value = 0;
+      return constant_of(instruction, value) ? std::optional<std::int64_t>(value) : std::nullopt;
+    }
+    const auto written = values_.written(from);
+    if (instruction.opcode != kLepc || half >= written.size() || written[half] != source) return std::nullopt;
+    // A target counts from after the instruction; here that is the constant.
+    return std::int64_t{from} * kInstructionBytes + flow_.instructions[at].target.value_or(0) -
+           static_cast<std::int64_t>(kInstructionBytes);
   }
 
   const ControlFlow& flow_;

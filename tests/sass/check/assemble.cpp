@@ -50,6 +50,7 @@ class Assembler {
       : params_at_(params_at), stack_at_(stack_at), pointers_(pointers), state_(emulator::mixed(seed)) {}
 
   std::vector<Word> run() {
+    is_absolute_ = below(3) == 0;
     constant(kStack, stack_at_, 4);
     say(word_of(0x810, {{16, 8, kStack},
                         {24, 8, kStack},
@@ -60,8 +61,7 @@ class Assembler {
                         {84, 3, 7},
                         {87, 4, 15}}));
     for (unsigned i = 0; i < kPairs; ++i) load_pointer(pair());
-    for (unsigned i = 0; i < kPairs; ++i)
-      constant(kFirstPair + 2 * i, params_at_ + pointers_[below(pointers_.size())], 5);
+    for (unsigned i = 0; i < kPairs; ++i) constant(kFirstPair + 2 * i, some_pointer(), 5);
     for (unsigned i = 0; i < kNumbers; ++i)
       i == 0 ? say(word_of(0x919, {{16, 8, kFirstNumber}, {72, 8, 0x21}}))
              : constant(kFirstNumber + i, params_at_ + 4 * below(32), 4);
@@ -69,7 +69,8 @@ class Assembler {
     for (unsigned i = 0; i < kPredicates; ++i) compare(i);
     for (unsigned i = 0; i < 4; ++i) store_local();
     const unsigned statements = 12 + below(24);
-    for (unsigned i = 0; i < statements && code_.size() + 30 < kMost; ++i) statement();
+    for (unsigned i = 0; i < statements && code_.size() + 34 < kMost; ++i) statement();
+    if (is_absolute_) call_and_load();
     store();
     exit();
     if (!calls_.empty()) function();
@@ -80,6 +81,11 @@ class Assembler {
   std::uint32_t below(std::size_t most) {
     state_ = emulator::mixed(state_);
     return static_cast<std::uint32_t>((state_ >> 33) % most);
+  }
+  // The last one is used in one place alone, where there are others.
+  unsigned some_pointer() {
+    const bool keeps_last = is_absolute_ && pointers_.size() > 1;
+    return params_at_ + pointers_[below(pointers_.size() - (keeps_last ? 1 : 0))];
   }
   unsigned pair() { return kFirstPair + 2 * below(kPairs); }
   unsigned number() { return kFirstNumber + below(kNumbers); }
@@ -96,7 +102,7 @@ class Assembler {
   void constant(unsigned to, unsigned offset, unsigned size, Guard guard = {}) {
     say(guard, word_of(0xb82, {{16, 8, to}, {24, 8, kNone}, {38, 16, offset}, {73, 3, size}}));
   }
-  void load_pointer(unsigned to) { constant(to, params_at_ + pointers_[below(pointers_.size())], 5, some_guard()); }
+  void load_pointer(unsigned to) { constant(to, some_pointer(), 5, some_guard()); }
   void mask(unsigned at) {
     say(word_of(0x812,
                 {{16, 8, at}, {24, 8, at}, {32, 32, 7}, {64, 8, kNone}, {72, 8, 0xc0}, {81, 3, 7}, {87, 4, 15}}));
@@ -282,7 +288,7 @@ class Assembler {
         if (below(2) == 0)
           say(Guard{predicate(), below(2) == 0}, word_of(0x94d, {{87, 3, 7}}));
         else
-          call();
+          call_and_load();
         return;
       case 17: {  // what two calls write, compared alike
         if (is_function_ || code_.size() + 45 > kMost) return;
@@ -320,7 +326,21 @@ class Assembler {
     }
   }
 
+  // A pointer is another one after the call.
+  void call_and_load() {
+    const unsigned to = pair();
+    if (is_absolute_) constant(to, params_at_ + pointers_.back(), 5);
+    call();
+    constant(to, some_pointer(), 5);
+    say(word_of(0x386, {{24, 8, to}, {32, 8, number()}, {72, 1, 1}, {73, 3, 4}}));
+  }
+
   void call() {
+    if (is_absolute_) {
+      say(word_of(0x34e, {{16, 8, kReturn}}));
+      calls_.push_back(code_.size());
+      return say({});
+    }
     say(word_of(0x802, {{16, 8, kReturn}, {32, 32, 16 * (code_.size() + 2)}, {72, 4, 15}}));
     calls_.push_back(code_.size());
     say({});
@@ -352,9 +372,15 @@ class Assembler {
       code_.resize(size);  // it calls nothing
       calls_ = before;
     }
-    say(word_of(0x802, {{16, 8, kReturn + 1}, {72, 4, 15}}));
-    const std::size_t at = code_.size();
-    Word word = branch(0x950, at, 0, {});
+    const std::size_t at = code_.size() + (is_absolute_ ? 0 : 1);
+    // The address after the call is the LEPC's and two instructions more; or an offset of which the upper half is zero.
+    // At times it comes back to a place after that, which nothing may be proven by.
+    Word word =
+        is_absolute_ ? branch(0x950, at, at + 3 + (below(4) == 0 ? 1 + below(2) : 0), {}) : branch(0x950, at, 0, {});
+    if (is_absolute_)
+      word.high |= std::uint64_t{1} << (85 - 64);
+    else
+      say(word_of(0x802, {{16, 8, kReturn + 1}, {72, 4, 15}}));
     word.low |= std::uint64_t{kReturn} << 24;
     word.high |= std::uint64_t{1} << (86 - 64);
     say(word);
@@ -387,6 +413,7 @@ class Assembler {
   std::vector<std::size_t> calls_;
   int depth_ = 0;
   bool is_function_ = false;
+  bool is_absolute_ = false;  // how its function returns
 };
 
 }  // namespace

@@ -206,8 +206,11 @@ class Oracle {
 
   // Programs in the place of the kernel: it with some instructions changed, and others altogether.
   void mutate(const std::string& bytes, const std::string& place, const std::string& name, const Layout& layout) {
+    // Others of each kernel, and of each architecture.
+    std::uint64_t first = options_.seed;
+    for (const char each : place) first = emulator::mixed(first + static_cast<unsigned char>(each));
     for (std::uint64_t i = 0; i < options_.mutations; ++i) {
-      const std::uint64_t seed = options_.seed * 1000003 + i;
+      const std::uint64_t seed = first + i;
       run_instead(mutated(bytes, name, seed), place + ", mutation " + std::to_string(i), name, layout, seed);
       if (layout.known)
         run_instead(assembled(bytes, name, layout.pointers, seed), place + ", assembled " + std::to_string(i), name,

@@ -307,6 +307,9 @@ bool Machine::bits(Warp& warp, Lane& lane, const Op& op) {
     case Do::cs2r:
       put64(warp, lane, op, special(lane, static_cast<unsigned>(word.bits(72, 8))));
       return true;
+    case Do::lepc:
+      put64(warp, lane, op, kCodeWindow + std::uint64_t{at_} * sass::kInstructionBytes);
+      return true;
     case Do::s2r:
       put(warp, lane, op, special(lane, static_cast<unsigned>(word.bits(72, 8))));
       return true;

@@ -200,9 +200,15 @@ void Machine::control(Warp& warp, const Op& op, Mask doing) {
         if (raw(warp, lane, op.a, op) != doing) goes_to(lane, target);
         break;
       case Do::brx:
-      case Do::ret:
-        goes_to(lane, target + static_cast<std::int64_t>(raw64(warp, lane, op.a, op)));
+      case Do::ret: {
+        const bool is_absolute = op.what == Do::ret && op.word.bit(85) != 0;
+        const std::uint64_t from = raw64(warp, lane, op.a, op);
+        // The constant of a RET.ABS is no distance from the instruction after it.
+        const std::int64_t constant = op.instruction.target.value_or(0) - 16;
+        goes_to(lane, is_absolute ? static_cast<std::int64_t>(from - kCodeWindow) + constant
+                                  : target + static_cast<std::int64_t>(from));
         break;
+      }
       case Do::call:
         if (op.a.kind != Source::Kind::zero) give_up("it calls through a register");
         goes_to(lane, target);

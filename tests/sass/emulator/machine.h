@@ -44,9 +44,9 @@ class Machine {
   std::uint64_t forced() const { return forced_; }
 
   static constexpr std::uint32_t kLanes = 32;
-  // Where generic addresses of a block's, a thread's own memory and of the parameters begin.
+  // Where generic addresses of a block's, a thread's own memory and of the parameters begin; and where the code lies.
   static constexpr std::uint64_t kSharedWindow = 0x7fa1ull << 32, kLocalWindow = 0x7fb2ull << 32,
-                                 kParamWindow = 0x7fc3ull << 32;
+                                 kParamWindow = 0x7fc3ull << 32, kCodeWindow = (0x7fd4ull << 32) + 0x500;
 
  private:
   enum class State : std::uint8_t { runs, waits, at_barrier, over };

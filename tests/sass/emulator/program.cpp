@@ -8,7 +8,7 @@ namespace nimble::code::emulator {
 namespace {
 
 constexpr std::uint8_t kParamCbank = 0x0a;
-constexpr unsigned kBraDiv = 0x1947;
+constexpr unsigned kBraDiv = 0x1947, kLepc = 0x34e;
 
 bool is_register(const sass::Registers& registers) {
   return registers.file == sass::File::r || registers.file == sass::File::ur;
@@ -127,6 +127,7 @@ Do what_of(const sass::Instruction& instruction) {
       {"BREAK", brk},       {"BMOV", bmov},   {"WARPSYNC", nothing}, {"YIELD", nothing}};
   std::string_view name = instruction.name;
   if (instruction.opcode == kBraDiv) return bra_div;
+  if (instruction.opcode == kLepc) return lepc;
   if (const auto found = kNames.find(name); found != kNames.end()) return found->second;
   if (name.starts_with('U'))
     if (const auto found = kNames.find(name.substr(1)); found != kNames.end()) return found->second;

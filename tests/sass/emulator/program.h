@@ -57,6 +57,7 @@ enum class Do : std::uint8_t {
   r2p,
   cs2r,
   s2r,
+  lepc,
   shfl,
   vote,
   match,

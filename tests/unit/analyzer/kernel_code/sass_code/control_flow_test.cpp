@@ -93,10 +93,13 @@ TEST(ControlFlow, OnlyATrapEnds) {
     EXPECT_TRUE(Text({with(kTrap, bit), kExit}).flow().error.starts_with("an instruction that is not known")) << bit;
 }
 
-TEST(ControlFlow, AReturnToAnAbsoluteAddressIsNotUnderstood) {
+TEST(ControlFlow, AKernelDoesNotReturn) {
   constexpr unsigned kAbsolute = 85;
   EXPECT_EQ(Text({kReturn, kExit}).flow().error, "the kernel returns");
-  EXPECT_EQ(Text({with(kReturn, kAbsolute), kExit}).flow().error, "a return to an address that is not known");
+  EXPECT_EQ(Text({with(kReturn, kAbsolute), kExit}).flow().error, "the kernel returns");
+  // To an offset that counts from elsewhere than from the text's beginning.
+  EXPECT_EQ(Text({kExit, kReturn}).flow().error, "");
+  EXPECT_EQ(Text({kNop, kReturn, kExit}).flow().error, "a return to an address that is not known");
 }
 
 // What compilers write for a jump that is too far for a branch.

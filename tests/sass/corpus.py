@@ -10,7 +10,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import make_kernels  # noqa: E402
 
-ARCHS = (75, 90, 120)
+# Of kernels that are made for each virtual architecture: for which ones they are compiled. 91 is 90a.
+ARCHS = {75: (75, 90, 120), 80: (80, 90), 90: (90, 120), 91: (91,)}
 
 
 def run(words, **options):
@@ -20,20 +21,25 @@ def run(words, **options):
     return done.stdout
 
 
-def write_kernels(folder, seed, count):
-    make_kernels.write(folder, seed, count)
+def name_of(arch):
+    return "90a" if arch == 91 else str(arch)
 
 
-def compile_kernels(nvcc, folder, archs=ARCHS, source=None, ptx_arch=75):
+def write_kernels(folder, seed, count, level=75):
+    make_kernels.write(folder, seed, count, level)
+
+
+def compile_kernels(nvcc, folder, archs=None, source=None, ptx_arch=75):
     """PTX of kernels.cu, or of another source, and machine code that is made of this PTX, each in a file."""
+    archs = archs or ARCHS[ptx_arch]
     source = source or os.path.join(folder, "kernels.cu")
     ptxas = os.path.join(os.path.dirname(os.path.realpath(nvcc)), "ptxas")
     ptx = os.path.join(folder, "kernels.ptx")
-    run([nvcc, "-w", "-std=c++17", "-ptx", f"-arch=compute_{ptx_arch}", source, "-o", ptx])
+    run([nvcc, "-w", "-std=c++17", "-ptx", f"-arch=compute_{name_of(ptx_arch)}", source, "-o", ptx])
     cubins = []
     for arch in archs:
         cubins.append(os.path.join(folder, f"kernels_{arch}.cubin"))
-        run([ptxas, "-w", f"-arch=sm_{arch}", ptx, "-o", cubins[-1]])
+        run([ptxas, "-w", f"-arch=sm_{name_of(arch)}", ptx, "-o", cubins[-1]])
     return ptx, cubins
 
 

@@ -9,6 +9,10 @@ ends for any arguments. The same seed gives the same text.
 import argparse
 import os
 import random
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import async_statements  # noqa: E402
 
 ACCESSED = ["int", "int", "int", "int", "float", "unsigned", "short", "unsigned char"]
 WIDE = [("long long", ""), ("double", ""), ("int2", ".x"), ("int4", ".y"), ("float4", ".z")]
@@ -33,8 +37,9 @@ __device__ __noinline__ long long far(int a, int b) { return ((long long)a * b) 
 
 
 class Kernel:
-    def __init__(self, rng, name, bounded):
-        self.rng, self.name, self.bounded = rng, name, bounded
+    def __init__(self, rng, name, bounded, level):
+        self.rng, self.name, self.bounded, self.level = rng, name, bounded, level
+        self.maps = []
         self.structs, self.params, self.words, self.offset = [], [], [], 0
         self.ints, self.longs, self.bases, self.pointers, self.tables = [], [], [], [], []
         self.lines, self.indent, self.names, self.depth = [], 1, 0, 0
@@ -60,6 +65,8 @@ class Kernel:
     def make_params(self):
         for _ in range(self.rng.randint(2, 6)):
             self.make_param(self.rng.choice(["pointer"] * 5 + ["int"] * 3 + ["long", "short", "struct", "struct", "table", "nested"]))
+        for _ in range(self.rng.randint(0, 3) if self.level >= 90 else 0):
+            self.make_param("map")
         if not self.pointers:
             self.make_param("pointer")
         if not self.ints:
@@ -85,6 +92,10 @@ class Kernel:
             self.params.append(f"short {name}")
             self.place(2, 2)
             self.ints.append(name)
+        elif kind == "map":
+            self.params.append(f"const __grid_constant__ Map {name}")
+            self.place(128, 64, [0])
+            self.maps.append(name)
         elif kind == "struct":
             struct = f"S_{self.name}_{name}"
             members, words, at = [], [], 0
@@ -240,6 +251,8 @@ class Kernel:
         self.ints, self.pointers, self.arrays, self.pointer_arrays, self.writable_ints, self.writable_pointers = kept
 
     def statement(self):
+        if self.level >= 80 and self.chance(30):
+            return async_statements.statement(self)
         kind = self.rng.randrange(24)
         nests = self.depth < 2
         if kind < 5:
@@ -356,13 +369,15 @@ class Kernel:
             self.ints.append(value)
 
     def make_body(self):
+        if self.level >= 80:
+            async_statements.declare(self)
         if self.chance(35):
             name = self.new("s")
             self.say(f"__shared__ int {name}[64];")
             self.say(f"{name}[threadIdx.x & 63] = {self.number(1)};")
             self.say("__syncthreads();")
             self.shared.append(name)
-        if self.chance(15):
+        if self.chance(15 if self.level < 80 else 45):
             name = self.new("s")
             self.say(f"__shared__ int* {name}[32];")
             self.say(f"for (int i = threadIdx.x; i < 32; i += blockDim.x) {name}[i] = {self.pointer(1)};")
@@ -382,15 +397,16 @@ class Kernel:
         return f"{self.name} {self.offset} {','.join(map(str, self.words))} {'bounded' if self.bounded else 'free'}"
 
 
-def write(folder, seed, count):
-    """kernels.cu, and kernels.txt: of each kernel its name, the bytes of its parameters, the words that are pointers."""
+def write(folder, seed, count, level=75):
+    """kernels.cu, and kernels.txt: of each kernel its name, the bytes of its parameters, the words that are pointers.
+    `level`: of which virtual architecture they take what it has."""
     kernels = []
     for each in range(seed, seed + count):
         rng = random.Random(each)
-        kernels.append(Kernel(rng, f"k{each}", rng.randrange(2) == 0))
+        kernels.append(Kernel(rng, f"k{each}", rng.randrange(2) == 0, level))
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "kernels.cu"), "w") as file:
-        file.write(PREFACE + "\n" + "\n\n".join(kernel.text() for kernel in kernels) + "\n")
+        file.write(PREFACE + async_statements.preface(level) + "\n" + "\n\n".join(kernel.text() for kernel in kernels) + "\n")
     with open(os.path.join(folder, "kernels.txt"), "w") as file:
         file.write("".join(kernel.layout() + "\n" for kernel in kernels))
 
@@ -399,9 +415,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where kernels.cu and kernels.txt go")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first kernel (default 1)")
+    parser.add_argument("--level", type=int, default=75, metavar="N", help="75, 80, 90, or 91 for 90a (default 75)")
     parser.add_argument("--count", type=int, default=50, metavar="N", help="how many kernels (default 50)")
     arguments = parser.parse_args()
-    write(arguments.folder, arguments.seed, arguments.count)
+    write(arguments.folder, arguments.seed, arguments.count, arguments.level)
 
 
 if __name__ == "__main__":

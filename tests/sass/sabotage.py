@@ -66,6 +66,24 @@ RULES = {
         "sass_code/reach.cpp", "end.to.push_back(*end.call);", ""),
     "a return by an address leads to after the call": (
         "sass_code/returns.cpp", "if (place_of(source, at, half) != behind) return false;", "(void)source;"),
+    "what matrices bring comes from nowhere": (
+        "sass_flow/contents_flow.cpp", "return is_small ? contents_.weak(shared_) : shared_;",
+        "if (flow_.instructions[at].what == Class::load && std::string_view(flow_.instructions[at].name) == \"LDSM\") "
+        "return Content{}; return is_small ? contents_.weak(shared_) : shared_;"),
+    "a tensor that is written is read": (
+        "sass_flow/flow.cpp",
+        "return touch({static_cast<std::uint32_t>(*place)}, !writes || instruction.opcode == kUtmaredg, writes);",
+        "return touch({static_cast<std::uint32_t>(*place)}, true, false);"),
+    "bulk copies read alone": (
+        "sass/decode.cpp", "to.reads = out_.opcode == kUblkred;\n    to.writes = true;",
+        "to.reads = out_.opcode == kUblkred;\n    to.writes = to.space == Space::shared;"),
+    "asynchronous copies do not read": (
+        "sass_flow/flow.cpp", "if (memory.space != Space::global && memory.space != Space::generic) return true;",
+        "if ((memory.space != Space::global && memory.space != Space::generic) || "
+        "flow_.instructions[at].what == Class::async_copy) return true;"),
+    "what may be shared memory is": (
+        "sass_flow/contents_flow.cpp", "std::all_of(high.begin(), high.end(), [&](Root root) {",
+        "std::any_of(high.begin(), high.end(), [&](Root root) {"),
 }
 
 
@@ -108,8 +126,11 @@ def main():
     compiler = os.environ.get("CXX", "c++")
     unnoticed = []
     with tempfile.TemporaryDirectory() as folder:
-        corpus.write_kernels(folder, options.seed, options.programs)
-        ptx, cubins = corpus.compile_kernels(options.nvcc, folder)
+        sets = []
+        for level in corpus.ARCHS:
+            of_level = os.path.join(folder, str(level))
+            corpus.write_kernels(of_level, options.seed, options.programs if level == 75 else options.programs // 2, level)
+            sets.append((of_level, *corpus.compile_kernels(options.nvcc, of_level, ptx_arch=level)))
         for name, (source, old, new) in RULES.items():
             if options.only and options.only not in name:
                 continue
@@ -118,8 +139,12 @@ def main():
             corpus.run([compiler, "-std=c++20", "-O1", "-w", "-I", ROOT, "-I", os.path.join(ROOT, "include"), path,
                         *objects, *libraries, "-o", oracle])
             os.remove(path)
-            answer = corpus.ask(oracle, folder, ptx, cubins, runs=20, mutations=options.mutations)
-            wrong = answer.counts["contradictions"]
+            wrong = 0
+            for of_level, ptx, cubins in sets:
+                answer = corpus.ask(oracle, of_level, ptx, cubins, runs=20, mutations=options.mutations)
+                wrong = answer.counts["contradictions"]
+                if wrong:
+                    break
             print(f"{wrong:5} contradictions: {name}", flush=True)
             if wrong == 0:
                 unnoticed.append(name)

@@ -9,15 +9,20 @@ import corpus
 
 BUILD, NVCC = sys.argv[1:3]
 KERNELS, RUNS, MUTATIONS = 60, 20, 40
+NEWER_KERNELS = 25  # that take what only newer architectures have, for each of these
+
+
+def answer_of(folder, count, level):
+    corpus.write_kernels(folder, 1, count, level)
+    ptx, cubins = corpus.compile_kernels(NVCC, folder, ptx_arch=level)
+    return corpus.ask(os.path.join(BUILD, "bin", "sass_oracle"), folder, ptx, cubins, RUNS, MUTATIONS)
 
 
 class Corpus(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        corpus.write_kernels(cls.folder.name, 1, KERNELS)
-        ptx, cubins = corpus.compile_kernels(NVCC, cls.folder.name)
-        cls.answer = corpus.ask(os.path.join(BUILD, "bin", "sass_oracle"), cls.folder.name, ptx, cubins, RUNS, MUTATIONS)
+        cls.answer = answer_of(cls.folder.name, KERNELS, 75)
         cls.counts = cls.answer.counts
 
     @classmethod
@@ -46,6 +51,24 @@ class Corpus(unittest.TestCase):
         # The compiler has left accesses out, and PTX's flow looks at no order.
         self.assertGreaterEqual(counts["same"], counts["both"] * 0.8, self.answer.differences)
         self.assertLessEqual(counts["wider"], counts["both"] * 0.04, self.answer.differences)
+
+
+class Newer(unittest.TestCase):
+    """Asynchronous and bulk copies, matrices and barriers in shared memory, tensor maps."""
+
+    def test_no_run_contradicts_a_proof(self):
+        for level in (80, 90, 91):
+            with self.subTest(level=level), tempfile.TemporaryDirectory() as folder:
+                answer = answer_of(folder, NEWER_KERNELS, level)
+                counts = answer.counts
+                self.assertEqual(answer.wrong, [])
+                self.assertEqual(counts["contradictions"], 0)
+                understood = counts["both"] + counts["only_machine_code"]
+                self.assertGreaterEqual(understood, counts["kernels"] // 3)
+                self.assertEqual(counts["runs"], understood * RUNS)
+                self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.94)
+                self.assertGreaterEqual(counts["accesses_in_objects"], counts["accesses"] * 0.95)
+                self.assertLessEqual(counts["claims_unseen"], counts["claims"] * 0.25)
 
 
 if __name__ == "__main__":

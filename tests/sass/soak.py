@@ -18,13 +18,17 @@ CHUNK = 25  # kernels per file
 
 
 def one_chunk(options, seed):
+    # Kernels of each level in turn.
+    levels = sorted(corpus.ARCHS)
+    level = 75 if options.library else levels[(seed - options.seed) // CHUNK % len(levels)]
     with tempfile.TemporaryDirectory() as folder:
         if options.library:
             source = os.path.join(corpus.HERE, "library_kernels.cu")
         else:
             source = os.path.join(folder, "kernels.cu")
-            corpus.write_kernels(folder, seed, CHUNK)
-        ptx, cubins = corpus.compile_kernels(options.nvcc, folder, options.archs, source)
+            corpus.write_kernels(folder, seed, CHUNK, level)
+        archs = [arch for arch in corpus.ARCHS[level] if not options.archs or arch in options.archs]
+        ptx, cubins = corpus.compile_kernels(options.nvcc, folder, archs or corpus.ARCHS[level], source, level)
         oracle = os.path.join(options.build, "bin", "sass_oracle")
         return corpus.ask(oracle, folder, ptx, cubins, options.runs, options.mutations, seed)
 
@@ -37,8 +41,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first kernel (default %(default)s)")
     parser.add_argument("--runs", type=int, default=340, metavar="N", help="of each kernel on each architecture")
     parser.add_argument("--mutations", type=int, default=50, metavar="N", help="changed programs made of each of them")
-    parser.add_argument("--archs", type=lambda text: tuple(map(int, text.split(","))), default=corpus.ARCHS,
-                        metavar="LIST", help="architectures (default 75,90,120)")
+    parser.add_argument("--archs", type=lambda text: tuple(map(int, text.split(","))), default=(),
+                        metavar="LIST", help="architectures (default: 75, 80, 90, 90a as 91, 120, each with what it has)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many at once")
     parser.add_argument("--library", action="store_true", help="the kernels of CUB and Thrust instead")
     parser.add_argument("--break", dest="what_breaks", choices=("rule",),

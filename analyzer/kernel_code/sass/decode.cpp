@@ -230,13 +230,15 @@ class Decoder {
     }
     const bool is_plain = row_->what == Class::load || row_->what == Class::store;
     if (first.bytes == 0 && is_plain &&
-        (row_->address == Address::wide || row_->address == Address::wide_offset32 || row_->address == Address::narrow))
-      first.bytes = moved_bytes();
+        (row_->address == Address::wide || row_->address == Address::wide_offset32 ||
+         row_->address == Address::narrow || row_->address == Address::pair))
+      first.bytes = is_of_matrices() ? kRowBytes : moved_bytes();
     if (first.space != Space::none) out_.memory.push(first);
     if (second.space != Space::none) out_.memory.push(second);
   }
 
-  // LDSM, STSM: the bits of a scale say something else.
+  // LDSM, STSM: the bits of a scale and of a size say something else. Each thread names a row.
+  static constexpr std::uint16_t kRowBytes = 16;
   bool is_of_matrices() const { return (out_.opcode & 0xfff) == kLdsm || (out_.opcode & 0xfff) == kStsm; }
 
   // The first is where it goes, the second where it comes from.

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kMostWork = std::uint64_t{1} << 23;  // instructions looked at
 constexpr std::size_t kMostRoots = std::size_t{1} << 23;     // in all sets together
 constexpr unsigned kSizeBits = 3, kSizeAt = 73;              // how much a load takes
+constexpr unsigned kTransposedAt = 78;                       // of LDSM and STSM
 
 }  // namespace
 
@@ -51,6 +52,7 @@ void ContentsFlow::enqueue(std::uint32_t node) { queue_.insert(place_[node]); }
 void ContentsFlow::find_users() {
   for (const std::uint32_t at : values_.order()) {
     for (const ValueId value : values_.read(at)) readers_[value].push_back(at);
+    if (flow_.instructions[at].what == Class::barrier_object) shared_readers_.push_back(at);
     for (const MemoryOperand& memory : flow_.instructions[at].memory) {
       if (!memory.reads) continue;
       const bool is_shared = memory.space == Space::shared || memory.space == Space::cluster;
@@ -113,6 +115,7 @@ void ContentsFlow::apply(std::uint32_t at) {
   if (instruction.guard.when == Guard::When::never) return;
   for (const MemoryOperand& memory : instruction.memory)
     if (memory.writes) store(at, memory, stored(at));
+  if (instruction.what == Class::barrier_object) exchange(at);
   const auto written = values_.written(at);
   // Predicates hold no address: nothing is said of them.
   std::size_t registers = 0;
@@ -124,6 +127,15 @@ void ContentsFlow::apply(std::uint32_t at) {
     const bool is_predicate = each.file == File::p || each.file == File::up;
     for (unsigned i = 0; i < each.count; ++i, ++value) join(written[value], is_predicate ? kNumber : results[next++]);
   }
+}
+
+// A barrier is a word of shared memory. One is made by an exchange; else what it counts is put there.
+void ContentsFlow::exchange(std::uint32_t at) {
+  Content all = kNumber;
+  for (const Registers& registers : flow_.instructions[at].read)
+    if (registers.file == File::r || registers.file == File::ur)
+      for (unsigned i = 0; i < registers.count; ++i) all = contents_.either(all, of_registers(at, registers, i));
+  join_memory(shared_, all, shared_readers_);
 }
 
 // ---- operands ----
@@ -223,7 +235,8 @@ Content ContentsFlow::constant(std::uint32_t at, unsigned index) {
       }
       if (offset >= kernel_.params_at && offset < std::int64_t{kernel_.params_at} + kernel_.param_bytes)
         return parameter(offset - kernel_.params_at, bytes);
-      for (const auto& [place, root] : {std::pair{places.local, kRootOfLocal}, std::pair{places.params, kRootOfParams}})
+      for (const auto& [place, root] : {std::pair{places.local, kRootOfLocal}, std::pair{places.params, kRootOfParams},
+                                        std::pair{places.shared, kRootOfShared}})
         if (place != kNowhere && (offset == place || offset == place + 4))
           return offset == place ? contents_.low(contents_.special(root)) : contents_.high(contents_.special(root));
       return kNumber;
@@ -252,6 +265,8 @@ std::vector<Content> ContentsFlow::results(std::uint32_t at, unsigned count) {
     case Class::number:
     case Class::integer:
     case Class::predicate:
+      if (const auto upper = upper_half(at))
+        return std::vector<Content>(count, contents_.high(contents_.special(*upper)));
       all = computed(
           instruction, flow_.word(at), count, contents_,
           [&](unsigned bit, unsigned index) { return operand(at, bit, index); },
@@ -268,9 +283,38 @@ std::vector<Content> ContentsFlow::results(std::uint32_t at, unsigned count) {
     case Class::load:
     case Class::atomic:
       return instruction.memory.size() == 1 ? loaded(at, instruction.memory[0], count) : all;
+    case Class::barrier_object:
+      for (Content& each : all) each = contents_.either(kNumber, shared_);
+      return all;
     default:
       return all;
   }
+}
+
+// Of which memory of the kernel's own the instruction gives the upper half of generic addresses.
+std::optional<SpecialRoot> ContentsFlow::upper_half(std::uint32_t at) const {
+  constexpr unsigned kSpecialAt = 72, kSpecialBits = 8;
+  const std::string_view name = flow_.instructions[at].name;
+  if (name != "S2R" && name != "S2UR") return std::nullopt;
+  const std::uint64_t which = flow_.word(at).bits(kSpecialAt, kSpecialBits);
+  if (which == kUpperHalfOfLocal) return kRootOfLocal;
+  if (which == kUpperHalfOfShared) return kRootOfShared;
+  return std::nullopt;
+}
+
+bool ContentsFlow::is_own(const Address& address) {
+  const std::vector<Root>& high = contents_.sets().roots(address.high.high);
+  return !address.high.number && !high.empty() && std::all_of(high.begin(), high.end(), [&](Root root) {
+    return root == contents_.special(kRootOfLocal) || root == contents_.special(kRootOfShared);
+  });
+}
+
+// Of a matrix that is transposed a register has halves of two words.
+Content ContentsFlow::in_shared(std::uint32_t at, bool is_small) {
+  const bool is_transposed =
+      flow_.instructions[at].name == std::string_view("LDSM") && flow_.word(at).bit(kTransposedAt);
+  if (is_transposed) return contents_.either(shared_, contents_.weak(shared_));
+  return is_small ? contents_.weak(shared_) : shared_;
 }
 
 std::vector<Content> ContentsFlow::loaded(std::uint32_t at, const MemoryOperand& from, unsigned count) {
@@ -281,7 +325,7 @@ std::vector<Content> ContentsFlow::loaded(std::uint32_t at, const MemoryOperand&
   switch (from.space) {
     case Space::shared:
     case Space::cluster:
-      for (Content& each : all) each = is_small ? contents_.weak(shared_) : shared_;
+      for (Content& each : all) each = in_shared(at, is_small);
       return all;
     case Space::local:
       for (unsigned i = 0; i < count; ++i)
@@ -290,7 +334,8 @@ std::vector<Content> ContentsFlow::loaded(std::uint32_t at, const MemoryOperand&
     case Space::generic: {
       const Address where = address(at, from);
       const RootSet roots = contents_.sets().common(where.low.low, where.high.high);
-      if (contents_.sets().has(roots, contents_.special(kRootOfLocal)))
+      if (is_own(where)) in_memory = {};
+      if (contents_.sets().has(where.high.high, contents_.special(kRootOfLocal)))
         in_memory = contents_.either(in_memory, all_local_);
       if (contents_.sets().has(roots, contents_.special(kRootOfParams)))
         in_memory = contents_.either(in_memory, any_parameter(4, 0));
@@ -312,7 +357,10 @@ std::vector<Content> ContentsFlow::loaded(std::uint32_t at, const MemoryOperand&
 
 void ContentsFlow::store(std::uint32_t at, const MemoryOperand& to, const Content& what) {
   const bool is_small = to.bytes != 0 && to.bytes < 4;
-  const Content stored = is_small ? contents_.weak(what) : what;
+  const bool is_transposed =
+      flow_.instructions[at].name == std::string_view("STSM") && flow_.word(at).bit(kTransposedAt);
+  Content stored = is_small ? contents_.weak(what) : what;
+  if (is_transposed) stored = contents_.either(what, contents_.weak(what));
   switch (to.space) {
     case Space::shared:
     case Space::cluster:
@@ -321,9 +369,7 @@ void ContentsFlow::store(std::uint32_t at, const MemoryOperand& to, const Conten
       return to_local(at, to, stored);
     case Space::generic: {
       const Address where = address(at, to);
-      if (contents_.sets().has(contents_.sets().common(where.low.low, where.high.high),
-                               contents_.special(kRootOfLocal)))
-        to_local(at, {}, stored);
+      if (contents_.sets().has(where.high.high, contents_.special(kRootOfLocal))) to_local(at, {}, stored);
       return join_memory(shared_, stored, shared_readers_);
     }
     default:

@@ -31,6 +31,9 @@ class ContentsFlow {
     Content low, high;
   };
   Address address(std::uint32_t instruction, const MemoryOperand& operand);
+  // Whether it is one of the thread's or the block's own memory, whatever its lower half is: that is an offset in a
+  // part of the address space that holds nothing else.
+  bool is_own(const Address& address);
   // All that the instruction may put into memory there: what it reads that is no part of its addresses.
   Content stored(std::uint32_t instruction);
   // Where among the parameters an address of the parameters' space lies that stands in these registers.
@@ -50,10 +53,13 @@ class ContentsFlow {
   void find_users();
   void find_order();
   void apply(std::uint32_t instruction);
+  void exchange(std::uint32_t instruction);
   void pass_on(ValueId value);
   void join(ValueId value, const Content& with);
   void join_memory(Content& place, const Content& with, std::vector<std::uint32_t>& readers);
   std::vector<Content> results(std::uint32_t instruction, unsigned count);
+  std::optional<SpecialRoot> upper_half(std::uint32_t instruction) const;
+  Content in_shared(std::uint32_t instruction, bool is_small);
   std::vector<Content> loaded(std::uint32_t instruction, const MemoryOperand& from, unsigned count);
   void store(std::uint32_t instruction, const MemoryOperand& to, const Content& what);
   Content in_local(std::uint32_t instruction, const MemoryOperand& from, unsigned index);

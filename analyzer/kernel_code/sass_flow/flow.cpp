@@ -73,26 +73,19 @@ class Judge {
   // What kind of instruction this is, if the emulator (tests/sass) cannot run it, so that no test has checked proofs
   // about it; else null.
   static const char* untried(const Instruction& instruction) {
+    const std::string_view name = instruction.name;
     switch (instruction.what) {
-      case Class::async_copy:
-        return "asynchronous copies";
-      case Class::bulk_copy:
-      case Class::tensor_map:
-        return "bulk copies";
-      case Class::barrier_object:
-        return "barriers in shared memory";
-      case Class::matrix_shared:
       case Class::tensor_memory:
-        return "matrix operands in shared or tensor memory";
+        return "matrix operands in tensor memory";
       case Class::work_id:
         return "work that other blocks hand out";
+      case Class::barrier_object:
+        if (name != "SYNCS") return "barriers in shared memory";
+        break;
       default:
         break;
     }
-    for (const MemoryOperand& memory : instruction.memory)
-      if (memory.space == Space::cluster) return "other blocks' shared memory";
-    const std::string_view name = instruction.name;
-    return name == "LDSM" || name == "STSM" ? "matrices in shared memory" : nullptr;
+    return nullptr;
   }
 
   bool no(std::string_view why, std::string_view what = {}) {
@@ -145,6 +138,7 @@ class Judge {
   bool place(std::uint32_t at, const MemoryOperand& memory) {
     if (memory.space != Space::global && memory.space != Space::generic) return true;
     const ContentsFlow::Address address = contents_.address(at, memory);
+    if (memory.space == Space::generic && contents_.is_own(address)) return true;
     const RootSet roots = sets_.common(address.low.low, address.high.high);
     Contents& contents = contents_.contents();
     std::vector<std::uint32_t> words;
@@ -159,7 +153,7 @@ class Judge {
         return no("an address that is not understood");
       } else if (root == contents.special(kRootOfCode)) {
         return no("it reads code");
-      } else if (root == contents.special(kRootOfLocal)) {
+      } else if (root == contents.special(kRootOfLocal) || root == contents.special(kRootOfShared)) {
         own = true;
       } else if (root == contents.special(kRootOfParams)) {
         if (memory.writes) return no("it writes its parameters");

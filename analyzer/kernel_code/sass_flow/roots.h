@@ -16,6 +16,7 @@ enum SpecialRoot : std::uint32_t {
   kRootOfCode,     // it is the address of a function
   kRootOfLocal,    // the generic address of local memory
   kRootOfParams,   // the generic address of the parameters
+  kRootOfShared,   // the generic address of shared memory
   kSpecialRoots,
 };
 

@@ -160,9 +160,21 @@ class Oracle {
       if (!machine.understood) ++counts_.why[machine.why.substr(0, machine.why.find(", at byte"))];
     }
     const auto known = layouts_.find(name);
-    const Layout layout = known == layouts_.end() ? Layout{} : known->second;
+    Layout layout = known == layouts_.end() ? Layout{} : known->second;
+    if (layout.known && function) move_words(function->params, machine.params, layout.pointers);
     if (machine.understood) run_it(elf, place, name, layout, machine);
     if (options_.mutations > 0) mutate(bytes, place, name, layout);
+  }
+
+  // A parameter that is aligned to more than 16 bytes is so in the constant bank, and stands elsewhere in each file.
+  static void move_words(const std::vector<PtxParam>& from, const std::vector<PtxParam>& to,
+                         std::vector<std::uint32_t>& words) {
+    for (std::uint32_t& word : words)
+      for (std::size_t i = 0; i < from.size() && i < to.size(); ++i)
+        if (word >= from[i].offset && word < from[i].offset + from[i].size) {
+          word += to[i].offset - from[i].offset;
+          break;
+        }
   }
 
   void compare(const std::string& place, const PtxProof& machine, const PtxProof& ptx) {

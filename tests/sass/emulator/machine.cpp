@@ -154,6 +154,12 @@ void Machine::execute(Warp& warp, Mask active) {
     case Do::ldgsts:
     case Do::qspc:
       return memory(warp, op, doing);
+    case Do::ldsm:
+    case Do::stsm:
+    case Do::syncs:
+    case Do::bulk:
+    case Do::tensor:
+      return async(warp, op, doing);
     case Do::shfl:
     case Do::vote:
     case Do::match:

@@ -76,6 +76,11 @@ class Machine {
   void control(Warp& warp, const Op& op, Mask active);
   void memory(Warp& warp, const Op& op, Mask active);
   void among_lanes(Warp& warp, const Op& op, Mask active);
+  void async(Warp& warp, const Op& op, Mask active);
+  void matrices(Warp& warp, const Op& op, Mask active);
+  void barriers(Warp& warp, const Op& op, Mask active);
+  void bulk(Warp& warp, const Op& op, Mask active);
+  void tensor(Warp& warp, const Op& op, Mask active);
   void compute(Warp& warp, Lane& lane, const Op& op);
   bool integers(Warp& warp, Lane& lane, const Op& op);
   bool bits(Warp& warp, Lane& lane, const Op& op);
@@ -97,11 +102,16 @@ class Machine {
   std::uint32_t at_bit(const Warp& warp, const Lane& lane, const Op& op, unsigned at) const;
   std::uint32_t registers(const Warp& warp, const Lane& lane, const sass::Registers& from, unsigned index) const;
 
+  std::uint32_t stored_word(const Warp& warp, const Lane& lane, const Op& op, unsigned index) const;
+  std::uint64_t uniform_at(const Warp& warp, const Op& op, unsigned at, bool is_wide) const;
+
   // ---- memory ----
   void atomic(Warp& warp, Lane& lane, const Op& op);
   std::uint64_t address(const Warp& warp, const Lane& lane, const sass::MemoryOperand& operand) const;
   std::uint32_t load_word(Lane& lane, sass::Space space, std::uint64_t address);
   void store_word(Lane& lane, sass::Space space, std::uint64_t address, std::uint32_t value, std::uint32_t mask);
+  void move_piece(Lane& lane, sass::Space to_space, std::uint64_t to, sass::Space from_space, std::uint64_t from,
+                  bool adds);
   sass::Space space_of(sass::Space space, std::uint64_t& address) const;
   void note(sass::Space space, std::uint64_t address, std::uint32_t bytes, bool reads, bool writes,
             const std::array<std::uint32_t, 4>& stored = {});

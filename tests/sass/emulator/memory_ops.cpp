@@ -32,6 +32,8 @@ U32 part_of(U32 word, U64 address, unsigned size_code) {
 }  // namespace
 
 std::uint64_t Machine::address(const Warp& warp, const Lane& lane, const sass::MemoryOperand& operand) const {
+  // Another block's shared memory, and a barrier there. There is one block at a time, so it is this one's.
+  if (operand.space == sass::Space::cluster && operand.base) return registers(warp, lane, *operand.base, 0);
   if (!operand.has_offset) give_up("an address of which the offset is not known");
   const bool is_narrow = operand.space == sass::Space::shared || operand.space == sass::Space::local;
   U64 sum = static_cast<U64>(operand.offset);
@@ -47,6 +49,7 @@ std::uint64_t Machine::address(const Warp& warp, const Lane& lane, const sass::M
 
 // What a generic address means; the address becomes one of that space.
 sass::Space Machine::space_of(sass::Space space, std::uint64_t& address) const {
+  if (space == sass::Space::cluster) return sass::Space::shared;
   if (space != sass::Space::generic) return space;
   const U64 window = address >> 32 << 32;
   if (window != kSharedWindow && window != kLocalWindow && window != kParamWindow) return sass::Space::global;

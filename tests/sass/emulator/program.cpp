@@ -77,13 +77,17 @@ Do what_of(const sass::Instruction& instruction) {
     case sass::Class::unknown:
     case sass::Class::texture:
     case sass::Class::surface:
-    case sass::Class::bulk_copy:
-    case sass::Class::tensor_map:
-    case sass::Class::matrix_shared:
     case sass::Class::tensor_memory:
-    case sass::Class::barrier_object:
     case sass::Class::work_id:
       return unknown;
+    case sass::Class::bulk_copy:
+      return bulk;
+    case sass::Class::tensor_map:
+      return tensor;
+    case sass::Class::barrier_object:
+      return std::string_view(instruction.name) == "SYNCS" ? (instruction.read.size() == 0 ? nothing : syncs) : unknown;
+    case sass::Class::matrix_shared:
+      return garbage;
     case sass::Class::nothing:
     case sass::Class::cache:
       return nothing;
@@ -92,9 +96,9 @@ Do what_of(const sass::Instruction& instruction) {
     case sass::Class::constant_load:
       return ldc;
     case sass::Class::load:
-      return instruction.written.size() != 0 && std::string_view(instruction.name) == "LDSM" ? unknown : load;
+      return std::string_view(instruction.name) == "LDSM" ? ldsm : load;
     case sass::Class::store:
-      return std::string_view(instruction.name) == "STSM" ? unknown : store;
+      return std::string_view(instruction.name) == "STSM" ? stsm : store;
     case sass::Class::atomic:
       return atomic;
     case sass::Class::async_copy:

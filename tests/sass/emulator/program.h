@@ -98,6 +98,11 @@ enum class Do : std::uint8_t {
   atomic,
   ldc,
   ldgsts,
+  ldsm,
+  stsm,
+  syncs,
+  bulk,
+  tensor,
   qspc,
 };
 

@@ -223,9 +223,10 @@ TEST_F(ImageOfNvcc, MachineCodeIsWhatRunsWhereTheDriverCompilesNoPtx) {
 }
 
 TEST_F(ImageOfNvcc, InstructionsThatNoTestHasRunProveNothing) {
-  const KernelFacts copies = facts(file("gpu_kernels_90.cubin"), "async_copies");
-  EXPECT_EQ(modes(copies), "? its machine code has asynchronous copies");
-  EXPECT_EQ(modes(facts(file("gpu_kernels_90.cubin"), "vectors")), "0:w 8:r 16:r 24:r");
+  const KernelFacts takes_work = facts(file("untried.cubin"), "takes_work", {100});
+  EXPECT_EQ(modes(takes_work), "? its machine code has work that other blocks hand out");
+  EXPECT_EQ(modes(facts(file("untried.cubin"), "plain", {100})), "0:w");
+  EXPECT_EQ(modes(facts(file("gpu_kernels_90.cubin"), "async_copies")), "0:w 8:r");
 }
 
 TEST_F(ImageOfNvcc, WhatFollowsMemoryIsKnownTo) {

@@ -16,7 +16,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr unsigned kUtmastg = 0x13b5, kUtmaredg = 0x13b6;
-constexpr std::int64_t kMapBytes = 128;
+constexpr std::int64_t kMapBytes = 128, kMapAlignment = 64;
 constexpr std::size_t kMostUses = 512;           // of one list of words; of more it is not known how far they get
 constexpr std::size_t kMostExpressions = 20000;  // likewise
 
@@ -124,15 +124,31 @@ class Judge {
   // The tensor that a map describes: by the map's first word among the parameters.
   bool map(std::uint32_t at) {
     const Instruction& instruction = flow_.instructions[at];
-    const auto place = contents_.place_in_params(at, *instruction.memory[0].uniform);
-    if (!place) return no("a tensor map that is not among its parameters");
-    if (*place < 0 || *place % 8 != 0 || *place + kMapBytes > kernel_.param_bytes)
-      return no("a tensor map beyond its parameters");
+    std::vector<std::uint32_t> words;
+    if (const auto place = contents_.place_in_params(at, *instruction.memory[0].uniform)) {
+      if (*place < 0 || *place % 8 != 0 || *place + kMapBytes > kernel_.param_bytes)
+        return no("a tensor map beyond its parameters");
+      words.push_back(static_cast<std::uint32_t>(*place));
+    } else if (!maps_by_index(contents_.address(at, instruction.memory[0]), words)) {
+      return false;
+    }
     const bool writes = instruction.opcode == kUtmastg || instruction.opcode == kUtmaredg;
-    if (writes) store(contents_.shared());
+    if (writes && !store(contents_.shared())) return false;
     // The map says how far it gets.
-    touch({static_cast<std::uint32_t>(*place)}, !writes || instruction.opcode == kUtmaredg, writes);
+    touch(words, !writes || instruction.opcode == kUtmaredg, writes);
     return true;
+  }
+
+  // Maps that are found by an index among the parameters: wherever one may lie, which is where 64 divides its address.
+  bool maps_by_index(const ContentsFlow::Address& address, std::vector<std::uint32_t>& words) {
+    const Contents& contents = contents_.contents();
+    const RootSet roots = sets_.common(address.low.low, address.high.high);
+    follows_memory_ |= sets_.has(roots, contents.special(kRootOfMemory));
+    if (roots != sets_.of(contents.special(kRootOfParams)) || address.low.number || address.high.number)
+      return no("a tensor map that is not among its parameters");
+    for (std::uint32_t at = 0; at + kMapBytes <= kernel_.param_bytes; at += 8)
+      if ((kernel_.params_at + at) % kMapAlignment == 0) words.push_back(at);
+    return !words.empty() || no("a tensor map beyond its parameters");
   }
 
   bool place(std::uint32_t at, const MemoryOperand& memory) {

@@ -87,6 +87,11 @@ RULES = {
     "what may be shared memory is": (
         "sass_flow/contents_flow.cpp", "std::all_of(high.begin(), high.end(), [&](Root root) {",
         "std::any_of(high.begin(), high.end(), [&](Root root) {"),
+    "what is copied is the copy of before": (
+        "sass_code/values_equal.cpp",
+        "if (copied_by(flow_.instructions[at], flow_.word(at))) make_same(this->written(at)[0], read(at)[0]);",
+        "if (copied_by(flow_.instructions[at], flow_.word(at)) && at > 0 && read(at - 1).size() == 1) "
+        "make_same(this->written(at)[0], read(at - 1)[0]);"),
 }
 
 

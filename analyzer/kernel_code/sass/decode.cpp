@@ -297,11 +297,10 @@ class Decoder {
       case kBssy:
         words = word_.signed_bits(kTargetAt, 32);
         break;
-      // With a target where bit 86 says so (.COLLECTIVE); in the form with an immediate none was seen.
+      // With a target where bit 86 says so (.COLLECTIVE).
       case kWarpsync:
       case kWarpsyncImmediate:
         if (word_.bit(86) == 0) return;
-        if (out_.opcode == kWarpsyncImmediate) out_.unknown_registers = true;
         words = branch_words();
         break;
       case kBpt:

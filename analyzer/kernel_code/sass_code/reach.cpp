@@ -13,7 +13,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr unsigned kBra = 0x947, kBrx = 0x949, kBrxu = 0x1958, kCallRel = 0x944, kCallAbs = 0x943, kCallAbsR = 0x343,
-                   kBssy = 0x945, kBsync = 0x941, kBmovBack = 0x356;
+                   kBssy = 0x945, kBsync = 0x941, kBmovBack = 0x356, kBmovImmediate = 0x956;
 constexpr std::size_t kMostInstructions = 1u << 20;
 constexpr unsigned kAtCondition = 87, kAbsoluteAt = 85;
 
@@ -310,7 +310,8 @@ class Explorer {
       meet[word(at).bits(16, 4)].insert(to.front());
       any.insert(to.front());
     });
-    for_each(kBmovBack, [&](std::uint32_t at) { put_back.insert(word(at).bits(24, 4)); });
+    for (const unsigned opcode : {kBmovBack, kBmovImmediate})
+      for_each(opcode, [&](std::uint32_t at) { put_back.insert(word(at).bits(24, 4)); });
     for_each(kBsync, [&](std::uint32_t at) {
       const std::uint64_t barrier = word(at).bits(16, 4);
       if (!meet[barrier].contains(at + 1) && !(put_back.contains(barrier) && any.contains(at + 1)))
@@ -338,6 +339,35 @@ bool constant_of(const Instruction& instruction, std::uint32_t& value) {
     if (registers.file == File::r || registers.file == File::ur) return false;
   value = *instruction.immediate;
   return true;
+}
+
+const Registers* copied_by(const Instruction& instruction, Word word) {
+  constexpr unsigned kMaskAt = 72, kWholeMask = 15;            // of MOV: which bytes
+  constexpr unsigned kNegations[] = {63, 72, 74, 75};          // of IMAD's operands, and what adds a carry
+  constexpr unsigned kMov = 0x02, kImad = 0x24, kUmov = 0x82;  // whatever the form is, which bits 9 to 11 say
+  if (instruction.guard.when != Guard::When::always || instruction.immediate || instruction.constant) return nullptr;
+  if (instruction.read.size() != 1 || instruction.written.size() != 1) return nullptr;
+  const Registers& from = instruction.read[0];
+  const Registers& to = instruction.written[0];
+  const auto is_register = [](const Registers& each) {
+    return (each.file == File::r || each.file == File::ur) && each.count == 1;
+  };
+  if (!is_register(from) || !is_register(to)) return nullptr;
+  const unsigned form = instruction.opcode >> 9 & 7;
+  switch (instruction.opcode & 0x1ff) {
+    case kMov:
+      return word.bits(kMaskAt, 4) == kWholeMask ? &from : nullptr;
+    case kUmov:
+      return &from;
+    case kImad:
+      // Zero times zero, and what is added: the third operand.
+      if (from.at != (form == 7 ? kAtB : kAtC) || form == 2 || form == 3) return nullptr;
+      for (const unsigned bit : kNegations)
+        if (word.bit(bit) != 0) return nullptr;
+      return &from;
+    default:
+      return nullptr;
+  }
 }
 
 Reach reach_of(const Kernel& kernel) { return Explorer(kernel).run(); }

@@ -21,6 +21,7 @@ Values::Values(const ControlFlow& flow) : flow_(flow), callers_(flow.functions.s
   use_representatives();
   // Each may make more of the others equal.
   for (int round = 0; round < 2; ++round) {
+    find_copies();
     find_equal_predicates();
     find_equal_results();
     join_equal_choices();

@@ -81,6 +81,7 @@ class Values {
   void join_equal_choices();
   void find_equal_predicates();
   void find_equal_results();
+  void find_copies();
   ValueId predicate_in(ValueId value, unsigned bit) const;
   void use_representatives();
   void resolve_conditions();

@@ -76,7 +76,7 @@ bool ContentsFlow::run() {
   const auto first_value = static_cast<std::uint32_t>(flow_.instructions.size());
   for (ValueId value = 0; value < values_.all().size(); ++value)
     if (values_.all()[value].kind == Value::Kind::initial)
-      state_[value] = contents_.either_half(contents_.special(kRootOfUnknown));
+      state_[value] = contents_.either_half(contents_.special(kRootOfNothing));
   for (std::uint32_t place = 0; place < order_.size(); ++place) queue_.insert(queue_.end(), place);
   std::uint64_t work = 0;
   // Round after round, so that what goes back waits for what goes on.

@@ -158,7 +158,7 @@ class Judge {
     const RootSet roots = sets_.common(address.low.low, address.high.high);
     Contents& contents = contents_.contents();
     std::vector<std::uint32_t> words;
-    bool own = false, variable = false;
+    bool own = false, variable = false, nothing = false;
     for (const Root root : sets_.roots(roots)) {
       if (root < contents.words()) {
         words.push_back(8 * root);
@@ -167,6 +167,11 @@ class Judge {
         return no("it may follow an address that it loads from memory");
       } else if (root == contents.special(kRootOfUnknown)) {
         return no("an address that is not understood");
+      } else if (root == contents.special(kRootOfNothing)) {
+        // Compilers read what nothing wrote where a variable has no value on some way that is not gone, or is gone for
+        // nothing: an access by it would be undefined in the source, as one beyond an object is. Whoever has another
+        // value there accesses by that. Where there is none, a write may have been overlooked.
+        nothing = true;
       } else if (root == contents.special(kRootOfCode)) {
         return no("it reads code");
       } else if (root == contents.special(kRootOfLocal) || root == contents.special(kRootOfShared)) {
@@ -190,6 +195,7 @@ class Judge {
     }
     if (words.empty() && !variable) {
       if (own && memory.space == Space::generic && !address.low.number && !address.high.number) return true;
+      if (nothing) return no("an address that is not understood");
       return no(address.low.number || address.high.number ? "an address that may be just a number"
                                                           : "an address that comes from nowhere");
     }

@@ -13,6 +13,7 @@ namespace nimble::code::sass {
 enum SpecialRoot : std::uint32_t {
   kRootOfMemory,   // it was loaded from global memory, or from constant variables
   kRootOfUnknown,  // from nowhere
+  kRootOfNothing,  // from a register that nothing wrote before it was read
   kRootOfCode,     // it is the address of a function
   kRootOfLocal,    // the generic address of local memory
   kRootOfParams,   // the generic address of the parameters

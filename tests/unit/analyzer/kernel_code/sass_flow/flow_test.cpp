@@ -131,6 +131,7 @@ TEST_P(MachineCode, WhatMachineCodeIsMadeOf) {
       {"asserts", "0:rw"},
       {"atomics", "0:rw 8:rw 16:rw 24:rw"},
       {"calls", "0:w 8:r"},
+      {"complains", "0:w 8:r"},
       {"generic", is_told_whole ? "0:rw" : "? an address that may be just a number"},
       {"globals", kFollows},
       {"halves", "0:rw"},

@@ -70,6 +70,13 @@ extern "C" __global__ void calls(float* a, const float* b) {
 }
 extern "C" __global__ void pointer_call(float* a, int k) { a[threadIdx.x] = fns[k & 1](a[threadIdx.x]); }
 extern "C" __global__ void says(float* a) { printf("%f\n", a[threadIdx.x]); }
+extern "C" __global__ void complains(float* a, const int* b) {
+  if (b[threadIdx.x] < 0) {
+    printf("%d is negative\n", b[threadIdx.x]);
+    __trap();
+  }
+  a[threadIdx.x] = 2;
+}
 extern "C" __global__ void asserts(float* a) {
   assert(a[threadIdx.x] > 0);
   a[threadIdx.x] = 1;

@@ -36,8 +36,8 @@ RULES = {
         "sass_flow/contents_flow.cpp", "for (std::uint32_t at = (param.offset + 7) / 8 * 8;",
         "for (std::uint32_t at = (param.offset + 7) / 8 * 8 + 8;"),
     "atomics only read": (
-        "sass_flow/flow.cpp", "touch(std::move(words), memory.reads, memory.writes);",
-        "touch(std::move(words), memory.reads, memory.writes && !memory.reads);"),
+        "sass_flow/flow.cpp", "touch(words, memory.reads, memory.writes);",
+        "touch(words, memory.reads, memory.writes && !memory.reads);"),
     "an address comes from one word": (
         "sass_flow/flow.cpp", "if (memory.writes && !store(contents_.stored(at))) return false;",
         "if (memory.writes && !store(contents_.stored(at))) return false;\n    if (words.size() > 1) words.resize(1);"),

@@ -72,8 +72,7 @@ RULES = {
         "return Content{}; return is_small ? contents_.weak(shared_) : shared_;"),
     "a tensor that is written is read": (
         "sass_flow/flow.cpp",
-        "return touch(std::move(words), !writes || instruction.opcode == kUtmaredg, writes);",
-        "return touch(std::move(words), true, false);"),
+        "touch(words, !writes || instruction.opcode == kUtmaredg, writes);", "touch(words, true, false);"),
     "a tensor map that is found by an index is the first": (
         "sass_flow/flow.cpp", "if ((kernel_.params_at + at) % kMapAlignment == 0) words.push_back(at);",
         "if ((kernel_.params_at + at) % kMapAlignment == 0 && words.empty()) words.push_back(at);"),

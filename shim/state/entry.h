@@ -20,11 +20,27 @@ struct Entry {
   DefaultStream default_stream;
 };
 
+namespace detail {
+
+extern constinit thread_local std::uint32_t t_thread_number __attribute__((tls_model("initial-exec")));  // 0: none yet
+std::uint32_t number_thread();
+StreamRef default_stream_ref(bool per_thread);
+
+}  // namespace detail
+
 // A small number for the calling thread, counted from 0 in the order of first calls.
-std::uint32_t thread_index();
+inline std::uint32_t thread_index() {
+  const std::uint32_t number = detail::t_thread_number;
+  return (number != 0 ? number : detail::number_thread()) - 1;
+}
 
 // The stream that `handle` denotes in this entry point, for the calling thread and its current context.
-StreamRef stream_ref(Entry entry, CUstream handle);
+inline StreamRef stream_ref(Entry entry, CUstream handle) {
+  if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) [[likely]]
+    return {handle, reinterpret_cast<std::uint64_t>(handle)};
+  return detail::default_stream_ref(handle == CU_STREAM_PER_THREAD ||
+                                    (!handle && entry.default_stream == DefaultStream::per_thread));
+}
 
 // Whether allocations of the default pool are like any other: false once the program has replaced the pool, or has let
 // others access a pool's memory.

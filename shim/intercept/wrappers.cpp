@@ -59,14 +59,39 @@ bool may_be_made_again(const Call& call) {
 template <CallId id, class Function>
 struct Wrapper;
 
+// Jumped to, with the arguments where the program has put them; and its return address, which says who called. A build
+// that does not make calls at the end of a function jumps has it inlined.
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define NIMBLE_JUMPED_TO [[gnu::noinline]]
+#else
+#define NIMBLE_JUMPED_TO [[gnu::always_inline]]
+#endif
+
 template <CallId id, class... Args>
 struct Wrapper<id, CUresult(Args...)> {
-  static CUresult looked_up(Args... args) { return call(real<id>(), args...); }
-  static CUresult linked(Args... args) { return call(next<id>(), args...); }
+  using Driver = CUresult (*)(Args...);
+
+  static CUresult looked_up(Args... args) {
+    const auto driver = reinterpret_cast<Driver>(g_real[id].load(std::memory_order_acquire));
+    if (driver && is_off()) return driver(args...);
+    return enter_looked_up(args...);
+  }
+  static CUresult linked(Args... args) {
+    const auto driver = reinterpret_cast<Driver>(g_next[id].load(std::memory_order_acquire));
+    if (driver && is_off()) return driver(args...);
+    return enter_linked(args...);
+  }
 
  private:
-  // Inlined, so that calls that pass straight through stay a jump with their arguments where they are.
-  [[gnu::always_inline]] static CUresult call(CUresult (*driver)(Args...), Args... args) {
+  static bool is_off() {
+    if constexpr (requires(Args... args) { Row<id>::Decoder::passed(args...); }) return false;
+    return g_sink.load(std::memory_order_acquire) == 0;
+  }
+  NIMBLE_JUMPED_TO static CUresult enter_looked_up(Args... args) { return call(real<id>(), args...); }
+  NIMBLE_JUMPED_TO static CUresult enter_linked(Args... args) { return call(next<id>(), args...); }
+
+  // Inlined, as all that follows: so that arguments need not be in memory.
+  [[gnu::always_inline]] static CUresult call(Driver driver, Args... args) {
     if (!driver) [[unlikely]]
       return CUDA_ERROR_NOT_SUPPORTED;  // linked against a newer driver than is loaded
     if constexpr (requires { Row<id>::Decoder::passed(args...); }) {
@@ -80,7 +105,7 @@ struct Wrapper<id, CUresult(Args...)> {
     }
   }
 
-  static CUresult passed(CUresult (*driver)(Args...), Args... args) {
+  static CUresult passed(Driver driver, Args... args) {
     const Guard guard;
     const CUresult result = driver(args...);
     if (result != CUDA_SUCCESS || !guard.outermost() || !intercepting()) return result;
@@ -91,28 +116,28 @@ struct Wrapper<id, CUresult(Args...)> {
     return result;
   }
 
-  [[gnu::noinline]] static CUresult observed(const void* caller, CallSink* receiver, CUresult (*driver)(Args...),
-                                             Args... args) {
+  [[gnu::always_inline]] static CUresult observed(const void* caller, CallSink* receiver, Driver driver, Args... args) {
     if (has_room()) [[likely]]
-      return observe([](auto&& part) { return part(); }, caller, receiver, driver, args...);
+      return observe(
+          [](auto&& part) __attribute__((always_inline)) { return part(); }, caller, receiver, driver, args...);
     return on_small_stack(caller, receiver, driver, args...);
   }
-  [[gnu::noinline, gnu::cold]] static CUresult on_small_stack(const void* caller, CallSink* receiver,
-                                                              CUresult (*driver)(Args...), Args... args) {
+  [[gnu::noinline, gnu::cold]] static CUresult on_small_stack(const void* caller, CallSink* receiver, Driver driver,
+                                                              Args... args) {
     return observe([](auto&& part) { return with_room(part); }, caller, receiver, driver, args...);
   }
 
-  // `run` runs our parts of the call, not the driver's. Inlined, so that arguments need not be in memory.
+  // `run` runs our parts of the call, not the driver's.
   template <class Run>
-  [[gnu::always_inline]] static CUresult observe(Run run, const void* caller, CallSink* receiver,
-                                                 CUresult (*driver)(Args...), Args... args) {
+  [[gnu::always_inline]] static CUresult observe(Run run, const void* caller, CallSink* receiver, Driver driver,
+                                                 Args... args) {
     using Decoder = typename Row<id>::Decoder;
     Call call;
     call.symbol = kCallSymbols[id];
     call.caller = caller;
     call.host = Row<id>::host;
     const Entry entry{Row<id>::default_stream};
-    const auto before = [&]() -> Answer {
+    const auto before = [&]() __attribute__((always_inline))->Answer {
       Decoder::before(entry, call, args...);
       const auto answer = receiver->before(call);
       if constexpr (requires(CUresult result) { Decoder::reply(call, result, driver, args...); })
@@ -124,7 +149,7 @@ struct Wrapper<id, CUresult(Args...)> {
     };
     if (const auto answer = run(before)) return *answer;
     CUresult result = driver(args...);
-    return run([&] {
+    return run([&]() __attribute__((always_inline)) {
       // Retried once; if that fails too, in whatever way, the program gets the first result.
       if (result == CUDA_ERROR_OUT_OF_MEMORY && may_be_made_again(call) && !(are_compiler_options(args) || ...))
           [[unlikely]] {

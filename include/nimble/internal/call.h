@@ -95,7 +95,7 @@ struct Call {
   // Not constexpr, or compilers clear all of it and then set what is not zero; which, in some 40 words, they do by an
   // instruction that takes as long as the rest of an intercepted launch. So they store member by member, and nothing
   // that the decoder sets anyway.
-  Call() noexcept {}  // NOLINT(modernize-use-equals-default)
+  [[gnu::always_inline]] Call() noexcept {}  // NOLINT(modernize-use-equals-default)
 
   const char* symbol = "";
   CallKind kind = CallKind::opaque;

@@ -8,8 +8,6 @@
 #include <tuple>
 
 #include "shim/driver/real_driver.h"
-#include "shim/process/handle_slot.h"
-#include "shim/process/per_thread.h"
 
 namespace nimble::shim {
 
@@ -268,33 +266,12 @@ std::string FunctionTable::image_bytes(const ImageInfo* image) {
   return source ? source().value_or(std::string()) : std::string();
 }
 
-namespace {
-
-// A thread's latest look-ups. Not a plain thread-local: these would take space in every thread's stack.
-struct LastFunctions {
-  struct Cached {
-    CUfunction handle = nullptr;
-    std::uint64_t generation = 0;
-    const FunctionInfo* info = nullptr;
-  };
-  std::array<Cached, 256> slots;
-};
-
-}  // namespace
-
-const FunctionInfo& FunctionTable::find(CUfunction handle) {
-  auto& cache = PerThread<LastFunctions>::get().slots;
-  LastFunctions::Cached& slot = cache[handle_slot(reinterpret_cast<std::uintptr_t>(handle), cache.size())];
-  const std::uint64_t now = generation_.load(std::memory_order_acquire);
-  if (slot.handle == handle && slot.generation == now) return *slot.info;
-  const FunctionInfo* info = nullptr;
+const FunctionInfo& FunctionTable::look_up(CUfunction handle) {
   {
-    std::shared_lock lock(mutex_);
-    if (const auto found = described_.find(handle); found != described_.end()) info = found->second;
+    const std::shared_lock lock(mutex_);
+    if (const auto found = described_.find(handle); found != described_.end()) return *found->second;
   }
-  if (!info) info = &describe(handle);
-  slot = {handle, now, info};
-  return *info;
+  return describe(handle);
 }
 
 void FunctionTable::read_code(FunctionInfo& info, const LoadedImage* image, const Origin& origin) {

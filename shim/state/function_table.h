@@ -7,6 +7,7 @@
 // lock: each thread keeps a small cache that an unload makes stale.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <shared_mutex>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include "nimble/internal/call.h"
+#include "shim/process/handle_slot.h"
+#include "shim/process/per_thread.h"
 #include "shim/state/image_facts.h"
 
 namespace nimble::shim {
@@ -51,9 +54,27 @@ class FunctionTable {
   std::string image_bytes(const ImageInfo* image);
 
   // Everything known of a launched function. Asks the driver for name and parameters on first sight.
-  const FunctionInfo& find(CUfunction handle);
+  const FunctionInfo& find(CUfunction handle) {
+    auto& cache = PerThread<LastFunctions>::get().slots;
+    LastFunctions::Cached& slot = cache[handle_slot(reinterpret_cast<std::uintptr_t>(handle), cache.size())];
+    const std::uint64_t now = generation_.load(std::memory_order_acquire);
+    if (slot.handle == handle && slot.generation == now) [[likely]]
+      return *slot.info;
+    const FunctionInfo& info = look_up(handle);
+    slot = {handle, now, &info};
+    return info;
+  }
 
  private:
+  // A thread's latest look-ups. Not a plain thread-local: these would take space in every thread's stack.
+  struct LastFunctions {
+    struct Cached {
+      CUfunction handle = nullptr;
+      std::uint64_t generation = 0;
+      const FunctionInfo* info = nullptr;
+    };
+    std::array<Cached, 256> slots;
+  };
   struct Origin {
     const void* image = nullptr;
     bool is_kernel_handle = false;
@@ -65,6 +86,7 @@ class FunctionTable {
   void drop(const void* image_handle);
   void described_no_more(const void* handle);
   void place(const void* handle, const Origin& origin);
+  [[gnu::noinline]] const FunctionInfo& look_up(CUfunction handle);
   const FunctionInfo& describe(CUfunction handle);
   void look_among_kernels(CUfunction handle);
   // Reads the code of a kernel whose name and parameters are known.

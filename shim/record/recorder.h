@@ -93,7 +93,7 @@ class Recorder final : public CallSink {
   AddressRange allocated_;
   GraphTable graphs_;
   RecordQueue queue_;
-  StrayWords strays_;
+  alignas(64) StrayWords strays_;     // which calls read, while the writer's thread writes to the end of the queue's
   std::unique_ptr<StepCount> steps_;  // if the recording ends after some
   std::atomic<bool> watching_{false};
   std::atomic<bool> passes_{false};  // the recording is over

@@ -34,14 +34,13 @@ bool each_address(const Call& call, const FunctionInfo& function, const LeadsTo&
   if (!function.params || function.param_bytes > kMostBytes) return false;
   const std::uint8_t* const packed = call.kernel_params ? nullptr : packed_params(call, function);
   if (!call.kernel_params && !packed && function.param_bytes != 0) return false;
-  std::size_t index = 0;
+  void* const* value = call.kernel_params;
   for (const ParamLayout& param : *function.params) {
-    const auto* const bytes =
-        packed ? packed + param.offset : static_cast<const std::uint8_t*>(call.kernel_params[index++]);
-    for (std::uint32_t at = (param.offset + kPointer - 1) / kPointer * kPointer;
-         at + kPointer <= param.offset + param.size; at += kPointer) {
+    const auto* const bytes = packed ? packed + param.offset : static_cast<const std::uint8_t*>(*value++);
+    for (std::uint32_t at = (kPointer - param.offset % kPointer) % kPointer; at + kPointer <= param.size;
+         at += kPointer) {
       std::uint64_t word = 0;
-      std::memcpy(&word, bytes + (at - param.offset), sizeof word);
+      std::memcpy(&word, bytes + at, sizeof word);
       if (word >= kLeastAddress && word < kMostAddress && leads_to(word)) return true;
     }
   }
@@ -102,7 +101,7 @@ bool touches(const Call& call, CallContext& context, const WatchedMemory& watche
       const FunctionInfo& function = context.function(call.function);
       if (watched.has_variables() && uses_variables(function)) return true;
       return !each_address(call, function, [&](std::uint64_t word) {
-        return found = found || watched.has(word, word + 1);
+        return found = found || (watched.may_have(word) && watched.has(word, word + 1));
       }) || found;
     }
     default:

@@ -1,6 +1,7 @@
 #include "replayer/order/watched_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 
 namespace nimble {
@@ -102,7 +103,27 @@ void WatchedMemory::publish(const std::vector<MemoryRange>& ranges, bool variabl
   variables_.store(variables, std::memory_order_release);
   anything_.store(anything, std::memory_order_release);
   count_.store(ranges.size(), std::memory_order_release);
+  publish_parts(ranges);
   version_.store(version + 2, std::memory_order_seq_cst);
+}
+
+void WatchedMemory::publish_parts(const std::vector<MemoryRange>& ranges) {
+  std::array<std::uint64_t, kParts / 64> parts{};
+  const std::uint64_t lowest = ranges.empty() ? 0 : ranges.front().begin;
+  const std::uint64_t bytes = ranges.empty() ? 1 : std::max<std::uint64_t>(ranges.back().end - lowest, 1);
+  const int shift = std::bit_width((bytes - 1) / kParts);
+  for (const MemoryRange& range : ranges) {
+    if (range.begin >= range.end) continue;
+    const std::uint64_t last = (range.end - 1 - lowest) >> shift;
+    for (std::uint64_t part = (range.begin - lowest) >> shift; part <= last; part = part / 64 * 64 + 64) {
+      std::uint64_t all = ~std::uint64_t{0} << (part % 64);
+      if (last / 64 == part / 64) all &= ~std::uint64_t{0} >> (63 - last % 64);
+      parts[part / 64] |= all;
+    }
+  }
+  lowest_.store(lowest, std::memory_order_release);
+  part_shift_.store(static_cast<std::uint32_t>(shift), std::memory_order_release);
+  for (std::size_t i = 0; i < parts.size(); ++i) parts_[i].store(parts[i], std::memory_order_release);
 }
 
 }  // namespace nimble

@@ -29,6 +29,12 @@ class WatchedMemory {
   // Whether answers that were given since version() said so are those of the latest version.
   bool is_latest(Version version) const { return version % 2 == 0 && this->version() == version; }
   bool has(std::uint64_t begin, std::uint64_t end) const;
+  // Whether the byte may be: false for most that are not, without a search.
+  bool may_have(std::uint64_t address) const {
+    const std::uint64_t part =
+        (address - lowest_.load(std::memory_order_acquire)) >> part_shift_.load(std::memory_order_acquire);
+    return part < kParts && (parts_[part / 64].load(std::memory_order_acquire) >> (part % 64) & 1) != 0;
+  }
   bool has_variables() const { return variables_.load(std::memory_order_acquire); }
   bool has_anything() const { return anything_.load(std::memory_order_acquire); }
   bool is_empty() const { return count_.load(std::memory_order_acquire) == 0 && !has_variables() && !has_anything(); }
@@ -51,12 +57,19 @@ class WatchedMemory {
     std::atomic<std::uint64_t> begin{0}, end{0};
   };
 
+  static constexpr std::size_t kParts = 2048;
+
   void load(std::vector<MemoryRange>& ranges) const;
   void publish(const std::vector<MemoryRange>& ranges, bool variables, bool anything);
+  void publish_parts(const std::vector<MemoryRange>& ranges);
 
   std::atomic<Version> version_{0};  // odd while it changes
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> variables_{false}, anything_{false};
+  // From the lowest range on to the end of the highest, in equal parts: which of them have any memory that is watched.
+  std::atomic<std::uint32_t> part_shift_{0};  // 2 to the power of this are the bytes of one
+  std::atomic<std::uint64_t> lowest_{0};
+  std::array<std::atomic<std::uint64_t>, kParts / 64> parts_{};
   std::array<Range, kMostRanges> ranges_;  // by address, without overlap
   std::vector<MemoryRange> next_;          // what comes next, while it is put together
 };

@@ -410,6 +410,24 @@ TEST_F(OnlookersTest, WhatIsUsedFromJustNowOnIsSeen) {
   EXPECT_FALSE(onlookers_.passes_unseen(call));
 }
 
+TEST_F(OnlookersTest, AnOpWhoseStreamsPlaceGoesToAnotherIsSeen) {
+  make(copy(kB, 6, 7));
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  std::uint64_t address = cell(7);
+  void* parameters[] = {&address};
+  Call call = copy(kB, 0, 0);
+  call.kind = CallKind::launch;
+  call.kernel_params = parameters;
+  context_.asked = [&] {
+    Call end;
+    end.kind = CallKind::context_end;
+    end.traced = true;
+    make(end);
+    make(copy(kC, 6, 8));
+  };
+  EXPECT_FALSE(onlookers_.passes_unseen(call));
+}
+
 TEST_F(OnlookersTest, WhatNothingUsesAnyMoreIsNotWatched) {
   make(copy(kB, 6, 7));
   Call call = copy(kB, 1, 7);
@@ -426,9 +444,9 @@ TEST_F(OnlookersTest, WhatNothingUsesAnyMoreIsNotWatched) {
 
 // ---- against the definition ----
 
-// Threads of the program's that copy, launch and wait, each call taken by the driver at some moment between its two
-// ends. Whenever two things may run at once by what the program and Nimble have waited for, and one of them is a graph
-// in an order of ours, they touch nothing in common.
+// Threads of the program's that copy, launch kernels and graphs, and wait, each call taken by the driver at some moment
+// between its two ends. Whenever two things may run at once by what the program and Nimble have waited for, and one of
+// them is a graph in an order of ours, they touch nothing in common.
 class World {
  public:
   World(unsigned seed, std::size_t threads) : random_(seed), moves_(seed % 2 == 0), calls_(threads) {
@@ -453,7 +471,7 @@ class World {
 
  private:
   static constexpr int kCells = 6;
-  enum class What { copy, launch, record, wait, sync_stream, sync_event };
+  enum class What { copy, kernel, launch, record, wait, sync_stream, sync_event };
   struct Op {
     int number = 0;
     std::vector<MemoryRange> memory;
@@ -471,6 +489,8 @@ class World {
     Onlookers::Passage passage;
     Onlookers::Works met;
     CUevent event = nullptr;
+    std::uint64_t address = 0;  // the parameter of a kernel
+    void* parameters[1] = {};
   };
 
   std::size_t below(std::size_t n) { return random_() % n; }
@@ -520,8 +540,8 @@ class World {
   }
 
   void begin(Made& made) {
-    constexpr What kWhats[] = {What::copy,   What::copy,   What::copy, What::launch,      What::launch,
-                               What::record, What::record, What::wait, What::sync_stream, What::sync_event};
+    constexpr What kWhats[] = {What::copy,   What::kernel, What::kernel, What::launch,      What::launch,
+                               What::record, What::record, What::wait,   What::sync_stream, What::sync_event};
     made.what = kWhats[below(below(3) == 0 ? 10 : 8)];
     made.on = kStreams[below(kStreams.size())];
     made.event = event(below(4));
@@ -530,6 +550,16 @@ class World {
         const int from = static_cast<int>(below(kCells)), to = static_cast<int>(below(kCells));
         made.call = copy(made.on, from, to);
         made.op.memory = {range(from, false), range(to, true)};
+        break;
+      }
+      case What::kernel: {
+        const int there = static_cast<int>(below(kCells));
+        made.address = cell(there) + below(kCell);
+        made.parameters[0] = &made.address;
+        made.call = copy(made.on, 0, 0);
+        made.call.kind = CallKind::launch;
+        made.call.kernel_params = made.parameters;
+        made.op.memory = {range(there, true)};
         break;
       }
       case What::launch:
@@ -593,6 +623,7 @@ class World {
   void take(Made& made) {
     switch (made.what) {
       case What::copy:
+      case What::kernel:
       case What::launch: {
         if (is_met(made.op, made.on, made.op.relaxed))
           wrong_ = "op " + std::to_string(ops_.size()) + (made.op.relaxed ? ", a graph in our order," : "") +

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 namespace nimble {
@@ -16,6 +18,22 @@ TEST(WatchedMemory, BeginsWithNothing) {
   WatchedMemory watched;
   EXPECT_TRUE(watched.is_empty());
   EXPECT_FALSE(watched.has(0, ~std::uint64_t{0}));
+}
+
+TEST(WatchedMemory, MayHaveOnlyWhatIsNearToWhatItHas) {
+  WatchedMemory watched;
+  EXPECT_FALSE(watched.may_have(0));
+  const MemoryRange two[] = {range(10, 1), range(40, 1)};
+  watched.add({two});
+  for (std::uint64_t cell = 0; cell < 100; ++cell)
+    EXPECT_EQ(watched.may_have(cell * kCell + 7), cell == 10 || cell == 40) << cell;
+  EXPECT_FALSE(watched.may_have(~std::uint64_t{0}));
+  const MemoryRange far[] = {{std::uint64_t{1} << 46, (std::uint64_t{1} << 46) + (std::uint64_t{1} << 40), true}};
+  watched.add({far});
+  EXPECT_TRUE(watched.may_have(10 * kCell));
+  EXPECT_FALSE(watched.may_have(std::uint64_t{1} << 45));
+  EXPECT_TRUE(watched.may_have(far[0].end - 1));
+  EXPECT_FALSE(watched.may_have(far[0].end + (std::uint64_t{1} << 37)));
 }
 
 TEST(WatchedMemory, TellsWhatIsNew) {
@@ -46,6 +64,44 @@ TEST(WatchedMemory, AnAnswerHoldsUntilItChanges) {
   EXPECT_TRUE(watched.is_latest(watched.version()));
 }
 
+// An answer that was begun before a change is none: each change is seen by one who asks while it is being made, or
+// after it. The thread that asks counts answers that say that they hold, and are of two states.
+TEST(WatchedMemory, NoAnswerMixesTwoStates) {
+  constexpr std::uint64_t kRanges = 400;
+  std::vector<MemoryRange> low, high;
+  for (std::uint64_t i = 0; i < kRanges; ++i) {
+    low.push_back(range(4 * i, 1));
+    high.push_back(range(4 * i + 2, 1));
+  }
+  WatchedMemory watched;
+  watched.add({low});
+  std::atomic<bool> done{false};
+  std::atomic<int> answers{0}, wrong{0};
+  std::thread asks([&] {
+    while (!done.load()) {
+      const WatchedMemory::Version version = watched.version();
+      const bool has_low = watched.has(40 * kCell, 40 * kCell + 1);
+      const bool may_have_low = watched.may_have(40 * kCell);
+      bool has_high = false;
+      for (std::uint64_t i = 0; i < kRanges; i += 40)
+        has_high = has_high || watched.has((4 * i + 2) * kCell, (4 * i + 2) * kCell + 1);
+      if (!watched.is_latest(version)) continue;
+      answers.fetch_add(1);
+      if (has_low == has_high || has_low != may_have_low) wrong.fetch_add(1);
+    }
+  });
+  const auto only = [&](const std::vector<MemoryRange>& memory) {
+    watched.keep_only([&](const auto& keep) { keep(MemoryView{memory}); });
+  };
+  for (int i = 0; answers.load() < 2000 || i < 20000; ++i) {
+    only(i % 2 == 0 ? high : low);
+    if (i % 16 == 0) std::this_thread::yield();
+  }
+  done.store(true);
+  asks.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
 // Held against sets of cells. All that is added is watched, what is watched was told as new once, and what is kept
 // alone remains.
 TEST(WatchedMemory, CoversWhatItWasTold) {
@@ -72,6 +128,8 @@ TEST(WatchedMemory, CoversWhatItWasTold) {
       for (std::uint64_t cell = 0; cell < cells + 6; ++cell) {
         const bool has = watched.has(cell * kCell + 8, cell * kCell + 16);
         ASSERT_TRUE(has || !used.contains(cell)) << "seed " << seed;
+        for (const std::uint64_t byte : {cell * kCell, cell * kCell + 99, cell * kCell + kCell - 1})
+          ASSERT_TRUE(watched.may_have(byte) || !watched.has(byte, byte + 1)) << "seed " << seed;
         ASSERT_TRUE(!has || told.contains(cell)) << "seed " << seed;
       }
       if (turn % 7 != 0) continue;

@@ -140,19 +140,6 @@ void StepPlayer::context_ends(const Call& call) {
   standing_.end();
 }
 
-Bystanders::State StepPlayer::state() const {
-  const bool follows = run_.begun() || bound();
-  return {.streams = follows ? streams_.live() : std::span<const StreamRef>{},
-          .version = follows ? streams_.version() : 0,
-          .open = !follows || streams_.count() > 1,
-          .holding = !submitter_.held().empty(),
-          .capturing = captures_.any(),
-          .arena = arena_.base(),
-          .arena_bytes = arena_.bytes(),
-          .closing = run_.closes(),
-          .auditing = audits_.pending()};
-}
-
 // Not where the reason is found: that may be in the middle of submitting, whose rest comes first, and may put more work
 // on the launch stream for the others to follow.
 void StepPlayer::leave() {

@@ -98,7 +98,18 @@ class StepPlayer {
   const std::string& stood_aside() const { return standing_.why(); }
 
   // The state by which other threads' calls are judged.
-  Bystanders::State state() const;
+  Bystanders::State state() const {
+    const bool follows = run_.begun() || bound();
+    return {.streams = follows ? streams_.live() : std::span<const StreamRef>{},
+            .version = follows ? streams_.version() : 0,
+            .open = !follows || streams_.count() > 1,
+            .holding = !submitter_.held().empty(),
+            .capturing = captures_.any(),
+            .arena = arena_.base(),
+            .arena_bytes = arena_.bytes(),
+            .closing = run_.closes(),
+            .auditing = audits_.pending()};
+  }
   const Schedule& schedule() const { return schedule_; }
   MemoryMap& memory() { return memory_.map(); }
   // Progress: a step is bound; or one is being matched, or has matched and will be bound.

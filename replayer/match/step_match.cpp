@@ -32,7 +32,7 @@ bool StepMatch::is_on_another_side(std::uint32_t index) const {
   return false;
 }
 
-const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
+inline const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
   if (several_streams_ && is_on_another_side(index)) return "another order with the legacy stream";
   objects_.attempt();
   if (const char* reason = live_.match(index, call)) {

@@ -15,7 +15,10 @@ bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t inde
 }
 
 Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
-    : schedule_(schedule), context_(context), rests_on_pointers_(schedule.rests_on_pointers()) {
+    : schedule_(schedule),
+      context_(context),
+      stream_count_(schedule.streams.size()),
+      rests_on_pointers_(schedule.rests_on_pointers()) {
   for (const ScheduleOp& op : schedule.ops) waits_ = waits_ || op.submit == Submit::order;
   const StepPaths paths(schedule);
   for (std::uint32_t kind = 0; kind < paths.kinds(); ++kind) {
@@ -28,8 +31,7 @@ Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
   }
 }
 
-void Bystanders::publish(const State& state) {
-  if (state == published_) return;  // a store would cost every other thread a cache miss
+void Bystanders::change(const State& state) {
   if (state.version != published_.version) {
     bool legacy = false;
     for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
@@ -49,9 +51,14 @@ void Bystanders::publish(const State& state) {
   arena_.store(state.arena, std::memory_order_release);
 }
 
-void Bystanders::count(const Call& call) {
-  if (is_op(call.kind) && call.traced)
-    counters_[call.thread % counters_.size()].ops.fetch_add(1, std::memory_order_relaxed);
+inline void Bystanders::count(const Call& call) {
+  if (!is_op(call.kind) || !call.traced) return;
+  if (call.thread >= counters_.size() - 1) {
+    counters_.back().ops.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  std::atomic<std::uint64_t>& mine = counters_[call.thread].ops;  // which only this thread writes
+  mine.store(mine.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 std::uint64_t Bystanders::ops() const {
@@ -60,14 +67,8 @@ std::uint64_t Bystanders::ops() const {
   return sum;
 }
 
-bool Bystanders::is_followed(const StreamRef& stream) const {
-  for (std::size_t s = 0; s < schedule_.streams.size(); ++s)
-    if (streams_[s].load(std::memory_order_acquire) == stream.key) return stream.key != 0;
-  return false;
-}
-
 // Whether the op is on a stream that the player follows, or may make it follow a stream.
-bool Bystanders::may_be_of_the_step(const Call& call) const {
+inline bool Bystanders::may_be_of_the_step(const Call& call) const {
   if (is_followed(call.stream)) return true;
   if (!open_.load(std::memory_order_acquire)) return false;
   return std::any_of(firsts_.begin(), firsts_.end(),
@@ -75,7 +76,7 @@ bool Bystanders::may_be_of_the_step(const Call& call) const {
 }
 
 // Whether the op, now done by the driver, may be the step's last. If no stream is followed the player knows.
-bool Bystanders::may_close(const Call& call) const {
+inline bool Bystanders::may_close(const Call& call) const {
   if (!closing_.load(std::memory_order_acquire)) return false;
   const auto key = [](const std::atomic<std::uint64_t>& stream) { return stream.load(std::memory_order_acquire); };
   return is_followed(call.stream) ||
@@ -84,7 +85,7 @@ bool Bystanders::may_close(const Call& call) const {
 
 // Whether the program cannot notice through the call that ops are held: HeldOps::shows() without the part that depends
 // on these ops.
-bool Bystanders::observes_nothing(const Call& call) const {
+inline bool Bystanders::observes_nothing(const Call& call) const {
   if (!holding_.load(std::memory_order_acquire)) return true;
   if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
   // A record by the launch itself: a held record would come after it.
@@ -104,17 +105,17 @@ bool Bystanders::observes_nothing(const Call& call) const {
 }
 
 // Whether the player must see the op, or the call's query of a stream, whatever is held.
-bool Bystanders::concerns_the_step(const Call& call) const {
+inline bool Bystanders::concerns_the_step(const Call& call) const {
   if (is_op(call.kind) && may_be_of_the_step(call)) return true;
   // A stream whose work runs in graphs has to catch up with them first.
-  if (schedule_.streams.size() > 1 && call.has_stream && is_followed(call.stream)) return true;
+  if (stream_count_ > 1 && call.has_stream && is_followed(call.stream)) return true;
   const bool records = (call.event || call.event2) && call.kind != CallKind::event_wait;
   if (waits_ && is_op(call.kind) && (records || may_record(call.kind))) return true;
   return rests_on_pointers_ && may_leave_pointers(call.kind);
 }
 
 // Notes a release, if the call is one. Whether that succeeded, and is all there is to do.
-bool Bystanders::note_release(const Call& call) {
+inline bool Bystanders::note_release(const Call& call) {
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return true;
   // It may become part of a graph: then it releases nothing now.
   if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
@@ -167,7 +168,7 @@ bool Bystanders::passed(const Call& call, CUresult result) {
       if (may_close(call)) return false;
       if (call.of_step && call.kind == CallKind::launch) return false;  // the driver's acceptance may be news
       // From now on graphs have to be ordered after it.
-      if (schedule_.streams.size() > 1 && is_followed(call.stream)) return false;
+      if (stream_count_ > 1 && is_followed(call.stream)) return false;
       return result == CUDA_SUCCESS || !may_be_of_the_step(call);
   }
 }

@@ -53,7 +53,9 @@ class Bystanders {
       return rest(*this) == rest(other);
     }
   };
-  void publish(const State& state);
+  void publish(const State& state) {
+    if (!(state == published_)) change(state);  // a store would cost every other thread a cache miss
+  }
 
   // Whether the call passes, before the driver sees it. Notes releases of memory in `news`.
   bool passes(const Call& call);
@@ -71,8 +73,13 @@ class Bystanders {
   MemoryNews news;
 
  private:
+  void change(const State& state);
   bool observes_nothing(const Call& call) const;
-  bool is_followed(const StreamRef& stream) const;
+  bool is_followed(const StreamRef& stream) const {
+    for (std::size_t s = 0; s < stream_count_; ++s)
+      if (streams_[s].load(std::memory_order_acquire) == stream.key) return stream.key != 0;
+    return false;
+  }
   bool may_be_of_the_step(const Call& call) const;
   bool concerns_the_step(const Call& call) const;
   bool note_release(const Call& call);
@@ -85,19 +92,23 @@ class Bystanders {
 
   const Schedule& schedule_;
   CallContext& context_;
-  std::vector<std::uint32_t> firsts_;                              // the first op of each stream, in each kind of step
-  bool waits_ = false;                                             // some op depends on what last recorded an event
-  const bool rests_on_pointers_;                                   // Schedule::rests_on_pointers()
-  State published_;                                                // under the replayer's lock
-  std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
-  std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};
-  std::atomic<bool> open_{true}, legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
+  const std::size_t stream_count_;     // of the schedule
+  std::vector<std::uint32_t> firsts_;  // the first op of each stream, in each kind of step
+  bool waits_ = false;                 // some op depends on what last recorded an event
+  const bool rests_on_pointers_;       // Schedule::rests_on_pointers()
+  alignas(64) State published_;        // under the replayer's lock
 
-  // Spread over cache lines by thread, so that threads do not contend when counting.
+  // What each call reads.
+  alignas(64) std::atomic<bool> open_{true};
+  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
+  std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};
+  std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
+
+  // Each of the first threads has its own, on a cache line of its own; the others share the last.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> ops{0};
   };
-  std::array<Counter, 16> counters_;
+  std::array<Counter, 32> counters_;
 };
 
 }  // namespace nimble

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "nimble/internal/process/light_mutex.h"
 #include "replayer/bind/going_arena.h"
 #include "replayer/reading.h"
 #include "replayer/schedule/schedule_reader.h"
@@ -32,13 +33,13 @@ class Replayer final : public ReplaySink {
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);
     if (phase == Phase::nothing) {
-      if (bystanders_ && onlookers_) look(call);  // a call that comes late to a retired replay
+      if (bystanders_ && onlookers_) look(call, false);  // a call that comes late to a retired replay
       return std::nullopt;
     }
     const bool passes = phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call);
     if (!passes)
       if (const Answer answer = play(call)) return answer;
-    if (onlookers_) look(call);
+    if (onlookers_) look(call, passes);
     return std::nullopt;
   } catch (const std::exception& error) {
     give_up(error.what());
@@ -216,14 +217,18 @@ class Replayer final : public ReplaySink {
   }
 
   // The call goes to the driver. If its op must not run at the same time as the step's graphs, it waits for these here:
-  // without the lock, so that all else goes on.
-  void look(Call& call) {
+  // without the lock, so that all else goes on. `passed_by`: Bystanders let it pass; an op was on no stream of the
+  // step.
+  void look(Call& call, bool passed_by) {
     const bool plays = phase_.load(std::memory_order_acquire) == Phase::playing;
     // None of our work is in flight, and none will be.
     if (!plays && own_onlookers_ && onlookers_->running().empty()) return;
-    const bool apart =
-        plays && bound_.load(std::memory_order_acquire) && call.has_stream && bystanders_->follows(call.stream);
-    if (onlookers_->passes_unseen(call, apart) || !Onlookers::matters(call)) return;
+    const bool apart = !passed_by && plays && bound_.load(std::memory_order_acquire) && call.has_stream &&
+                       bystanders_->follows(call.stream);
+    if (!onlookers_->passes_unseen(call, apart) && Onlookers::matters(call)) pass_seen(call, apart);
+  }
+
+  [[gnu::noinline]] void pass_seen(Call& call, bool apart) {
     Onlookers::Works met;
     onlookers_->passes(call, met, nullptr, apart);
     if (met.empty()) return;
@@ -371,7 +376,7 @@ class Replayer final : public ReplaySink {
 
   alignas(64) std::atomic<std::uint64_t> activity_{0};  // what StepPlayer::holding() said last
   std::atomic<std::uint64_t> steps_marked_{0}, steps_matched_{0};
-  std::mutex mutex_;  // guards all below
+  LightMutex mutex_;  // guards all below
   DriverApi driver_;
   TuningReport decisions_;
   Counters counters_;

@@ -18,10 +18,8 @@ constexpr std::size_t kMostCaptures = 64;
 
 bool is_looking(const Call& call) { return call.traced && call.has_stream && touches_memory(call.kind); }
 
-// Whether it may record events that it does not name. A graph that could be analyzed records none.
-bool may_record_any(const Call& call, const void* work) {
-  return !work && (call.kind == CallKind::graph_launch || call.kind == CallKind::opaque);
-}
+// Whether it may record events that it does not name.
+bool may_record_any(const Call& call) { return call.kind == CallKind::graph_launch || call.kind == CallKind::opaque; }
 
 // A copy to the host that the host waits for; others of which that is said may return before they are through.
 bool is_waited_copy(const Call& call) {
@@ -64,7 +62,7 @@ bool Onlookers::matters(const Call& call) {
 // ---- the program's calls ----
 
 // With the lock, which is given up while the driver is asked.
-StreamClocks::Stream Onlookers::describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock) {
+StreamClocks::Stream Onlookers::describe(const StreamRef& stream, std::unique_lock<LightMutex>& lock) {
   if (clocks_.knows(stream)) return {stream};
   lock.unlock();
   const StreamClocks::Stream described = facts_.describe(stream);
@@ -85,7 +83,7 @@ bool Onlookers::passes_unseen(Call& call, bool apart) {
   if (slot == StreamClocks::kNoSlot || clocks_.is_joined(slot) || touches(call, context_, watched_)) return false;
   clocks_.enters(slot);
   // Streams may have been forgotten meanwhile, and the slot given to another one.
-  if (watched_.is_latest(version) && clocks_.slot_of(call.stream) == slot) {
+  if (watched_.is_latest(version) && clocks_.is_slot_of(slot, call.stream)) {
     call.unseen = kUncounted + 1 + slot;
     return true;
   }
@@ -105,7 +103,7 @@ Passage Onlookers::comes(const Call& call, Works& met, const std::shared_ptr<Wor
   // Of an event that is recorded in a capture nothing is known, nor of one that a launch records by its attributes.
   if (passage.captured || is_looking(call)) forget(call);
   if (passage.captured) return passage;
-  passage.forgets = call.has_stream && may_record_any(call, work.get());
+  passage.forgets = call.has_stream && (work ? work->records_ : may_record_any(call));
   if (passage.forgets) clocks_.forget_events();
   passage.token = order(call, context, lock);
   // A copy to the host waits for what is before it, of whomever it is.
@@ -139,7 +137,8 @@ Touched Onlookers::look(const Call& call) const {
 void Onlookers::end(const Call& call, Works& met) {
   if (call.shown) {
     shown_ = true;
-    for (const std::shared_ptr<Work>& each : works_) met.add(each);
+    for (const std::shared_ptr<Work>& each : works_)
+      if (each->may_run()) met.add(each);
   }
   if (call.ends == Ends::stream) {
     clocks_.ends(call.stream);
@@ -150,7 +149,7 @@ void Onlookers::end(const Call& call, Works& met) {
 }
 
 // What comes before what by the call; `context`: the one that it synchronizes.
-StreamClocks::Token Onlookers::order(const Call& call, std::uint64_t context, std::unique_lock<std::mutex>& lock) {
+StreamClocks::Token Onlookers::order(const Call& call, std::uint64_t context, std::unique_lock<LightMutex>& lock) {
   switch (call.kind) {
     case CallKind::event_record:
       return clocks_.records(call.event, describe(call.stream, lock));
@@ -219,11 +218,7 @@ void Onlookers::passes(Call& call, Works& met, const std::shared_ptr<Work>& work
   touched_.add_unknown();
 }
 
-void Onlookers::passed(const Call& call, CUresult result) {
-  if (call.unseen != 0) {
-    if (call.unseen != kUncounted) clocks_.leaves(call.unseen - kUncounted - 1);
-    return;
-  }
+void Onlookers::was_seen(const Call& call, CUresult result) {
   PassageOfThread* const mine = PassageOfThread::mine();
   const bool known = mine && mine->to == this;
   // Some calls turn out to matter only by what the driver answered.
@@ -332,7 +327,7 @@ void Onlookers::watch_less() try {
 // Whether nothing that may run beside the work, launched on the stream after what `others` have got, touches what it
 // uses. Adds the works that do.
 bool Onlookers::is_alone(const std::shared_ptr<Work>& work, const StreamClocks::Stream& stream,
-                         std::span<const StreamRef> others, Works& met, std::unique_lock<std::mutex>& lock) {
+                         std::span<const StreamRef> others, Works& met, std::unique_lock<LightMutex>& lock) {
   const auto is_other = [&](const std::shared_ptr<Work>& each) { return each != work; };
   if (!touched_.any() && std::ranges::none_of(works_, is_other)) return true;
   StreamClocks::Clock before = clocks_.before(stream);
@@ -352,7 +347,7 @@ bool Onlookers::is_alone(const std::shared_ptr<Work>& work, const StreamClocks::
 std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
                                                    std::span<const StreamRef> others, Works& met) {
   std::unique_lock lock(mutex_);
-  settle();
+  settle(work.get());
   if (calm_ < kCalm && ++calm_ == kCalm) watch_less();
   const StreamClocks::Stream launch_stream = describe(stream, lock);
   if (!is_alone(work, launch_stream, others, met, lock) || shown_) return std::nullopt;
@@ -361,6 +356,7 @@ std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& 
     } catch (const std::bad_alloc&) {  // ops could not be checked against it
       return std::nullopt;
     }
+  if (work->records_) clocks_.forget_events();
   return work->begin(clocks_.arrives(launch_stream));
 }
 
@@ -368,6 +364,7 @@ void Onlookers::begun(const std::shared_ptr<Work>& work, const Launch& launch, b
   const std::lock_guard lock(mutex_);
   work->land();
   clocks_.landed(launch.op, good);
+  if (work->records_) clocks_.forget_events();
   if (!good) return;
   if (in_our_order) {
     work->run(launch);
@@ -398,9 +395,10 @@ void Onlookers::leave(const std::shared_ptr<Work>& work) {
   settle();
 }
 
-void Onlookers::settle() {
+// `kept`: it is about to run again.
+void Onlookers::settle(const Work* kept) {
   for (const std::shared_ptr<Work>& work : works_) work->settle(clocks_.done());
-  std::erase_if(works_, [](const std::shared_ptr<Work>& work) { return !work->may_run(); });
+  std::erase_if(works_, [&](const std::shared_ptr<Work>& work) { return !work->may_run() && work.get() != kept; });
 }
 
 Onlookers::Works Onlookers::running() const {

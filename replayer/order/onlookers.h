@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "nimble/internal/call.h"
+#include "nimble/internal/process/light_mutex.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/order/passage.h"
 #include "replayer/order/relaxed_work.h"
@@ -61,7 +62,13 @@ class Onlookers {
   void went(const Call& call, CUresult result, const Passage& passage);
   // The same of the call that this thread makes: what it has said is kept with the thread, whose calls do not nest.
   void passes(Call& call, Works& met, const std::shared_ptr<Work>& work = nullptr, bool apart = false);
-  void passed(const Call& call, CUresult result);
+  void passed(const Call& call, CUresult result) {
+    if (call.unseen == 0) {
+      was_seen(call, result);
+    } else if (call.unseen != kUncounted) {
+      clocks_.leaves(call.unseen - kUncounted - 1);
+    }
+  }
   // An event is about to be recorded by something else than a call of the program's; recorded() has to follow.
   Passage records(CUevent event, const StreamRef& stream);
   void recorded(const Passage& passage, bool good);
@@ -99,21 +106,22 @@ class Onlookers {
   static constexpr std::uint32_t kCalm = 256;     // launches since the memory of any work has moved
   static constexpr std::uint32_t kUncounted = 1;  // Call::unseen: no op that others may meet; above it, 1 + a slot
 
-  StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<std::mutex>& lock);
+  StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<LightMutex>& lock);
   Touched look(const Call& call) const;
   void watch(const MemoryView& memory);
   void count_as_touching(const MemoryView& memory);
   void may_watch_less();
   void watch_less();
   void end(const Call& call, Works& met);
-  StreamClocks::Token order(const Call& call, std::uint64_t context, std::unique_lock<std::mutex>& lock);
+  StreamClocks::Token order(const Call& call, std::uint64_t context, std::unique_lock<LightMutex>& lock);
+  void was_seen(const Call& call, CUresult result);
   void abandon(const Passage& passage);
   void forget(const Call& call);
   void meet(const StreamClocks::Clock& before, const MemoryView& touched, const std::shared_ptr<Work>& work,
             Works& met) const;
   bool is_alone(const std::shared_ptr<Work>& work, const StreamClocks::Stream& stream,
-                std::span<const StreamRef> others, Works& met, std::unique_lock<std::mutex>& lock);
-  void settle();
+                std::span<const StreamRef> others, Works& met, std::unique_lock<LightMutex>& lock);
+  void settle(const Work* kept = nullptr);
   std::shared_ptr<Work> find_running();
   bool wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_clock::time_point end);
 
@@ -122,12 +130,12 @@ class Onlookers {
   std::atomic<bool> expected_{false};     // see expect()
   std::atomic<int> captures_{0};          // how many capturing_ has
   WatchedMemory watched_;                 // at least what all works use, and have used while they may run
-  alignas(64) mutable std::mutex mutex_;  // guards all below, and changes of the above; away from what each op reads
+  alignas(64) mutable LightMutex mutex_;  // guards all below, and changes of the above; away from what each op reads
   StreamClocks clocks_;
   TouchedByOps touched_;
   std::vector<std::uint64_t> capturing_;      // keys of streams on which a capture has begun and has not ended
   bool shown_ = false;                        // see comes()
-  std::vector<std::shared_ptr<Work>> works_;  // that may be running in our order
+  std::vector<std::shared_ptr<Work>> works_;  // all that may be running in our order
   std::vector<std::weak_ptr<Work>> users_;    // that use what is watched
   std::uint32_t calm_ = kCalm;                // so many launches, at most, since memory of a work moved
   std::size_t changes_ = 0;                   // of what they use, since all of it was looked through

@@ -27,24 +27,17 @@ void RelaxedWork::release(std::uint64_t address, std::uint64_t size) {
                 [&](const Former& former) { return former.range.begin - address < std::max<std::uint64_t>(size, 1); });
 }
 
-void RelaxedWork::run(const Launch& launch) {
-  running_ = true;
-  Launch* oldest = &launches_[0];
-  for (Launch& each : launches_)
-    if (each.number < oldest->number) oldest = &each;
-  *oldest = launch;
-}
-
 // Whether the launches up to this one are before what the clock is of. Those that are not remembered any more are
 // before the oldest that is.
 bool RelaxedWork::are_before(const StreamClocks::Clock& clock, std::uint64_t until) const {
-  std::uint64_t oldest = begun_;
-  for (const Launch& launch : launches_)
-    if (launch.number != 0) oldest = std::min(oldest, launch.number);
-  return std::ranges::all_of(launches_, [&](const Launch& launch) {
-    if (launch.number == 0 || launch.number > std::max(until, oldest)) return true;
-    return StreamClocks::has(clock, launch.op);
-  });
+  bool is_oldest = true;
+  for (std::uint64_t i = std::max(ended_, ran_ - std::min(ran_, kLaunches)); i < ran_; ++i) {
+    const Launch& launch = launches_[i % kLaunches];
+    if (launch.number > until && !is_oldest) break;
+    if (!StreamClocks::has(clock, launch.op)) return false;
+    is_oldest = false;
+  }
+  return true;
 }
 
 bool RelaxedWork::meets(const StreamClocks::Clock& clock, const MemoryView& touched) const {
@@ -67,7 +60,7 @@ void RelaxedWork::end(std::uint64_t launches) {
   running_ = false;
   former_.clear();
   former_anything_ = 0;
-  launches_.fill({});
+  ended_ = ran_;
 }
 
 }  // namespace nimble

@@ -26,8 +26,8 @@ class RelaxedWork {
     std::uint64_t number = 0;
   };
 
-  // Uses so many ranges at most; more take memory then.
-  explicit RelaxedWork(std::size_t ranges = 0) {
+  // Uses so many ranges at most; more take memory then. `records`: it may record events, any.
+  explicit RelaxedWork(std::size_t ranges = 0, bool records = false) : records_(records) {
     memory_.reserve(ranges);
     if (ranges > 0) former_.reserve(kMostFormer);
   }
@@ -42,7 +42,8 @@ class RelaxedWork {
  private:
   friend class Onlookers;
   friend class TouchedByOps;
-  static constexpr std::size_t kLaunches = 8, kMostFormer = 256;
+  static constexpr std::size_t kMostFormer = 256;
+  static constexpr std::uint64_t kLaunches = 8;
 
   // What the next launch uses.
   MemoryView view() const { return {memory_, variables_, anything_}; }
@@ -63,7 +64,10 @@ class RelaxedWork {
     return {op, ++begun_};
   }
   void land() { --on_their_way_; }
-  void run(const Launch& launch);
+  void run(const Launch& launch) {
+    running_ = true;
+    launches_[ran_++ % kLaunches] = launch;
+  }
   // Some launch in our order may be running, or is about to.
   bool may_run() const { return running_ || on_their_way_ != 0; }
   // Whether what is touched, by something that comes after what the clock has, is used by launches that may be running
@@ -80,13 +84,15 @@ class RelaxedWork {
     std::uint64_t until = 0;  // the number of the last launch that used it
   };
 
+  const bool records_;
   std::vector<MemoryRange> memory_;  // that the next launch uses, by address, without overlap
   bool variables_ = false;           // and what its kernels reach by these
   bool anything_ = false;
   std::vector<Former> former_;              // that earlier launches used, which may still be running
   std::uint64_t former_anything_ = 0;       // the number of the last one of which that is not known
-  std::array<Launch, kLaunches> launches_;  // the last ones in our order that the driver has had
+  std::array<Launch, kLaunches> launches_;  // the last ones in our order that the driver has had, by turns
   std::uint64_t begun_ = 0;                 // launches
+  std::uint64_t ran_ = 0, ended_ = 0;       // so many have run in our order; of these the first are through
   std::uint32_t on_their_way_ = 0;          // to the driver
   bool running_ = false;                    // some may be
   bool gone_ = false;                       // its owner has let go of it

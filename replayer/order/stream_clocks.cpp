@@ -12,13 +12,6 @@ bool keeps_order_with_legacy(StreamKind kind) { return kind == StreamKind::block
 
 StreamClocks::StreamClocks() : slots_(kMostStreams), events_(kMostEvents), pending_(kMostCalls) {}
 
-std::uint32_t StreamClocks::find(std::uint64_t key) const {
-  const std::size_t used = used_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < used; ++i)
-    if (key != 0 && keys_[i].load(std::memory_order_seq_cst) == key) return i;
-  return kNone;
-}
-
 // Those that have entered get a number. It is on its way as long as any may be, of whichever number.
 void StreamClocks::count_entered(std::uint32_t slot) {
   Slot& mine = slots_[slot];
@@ -93,16 +86,16 @@ StreamClocks::Clock StreamClocks::before_next(std::uint32_t slot) {
 
 StreamClocks::Event* StreamClocks::find(CUevent event) {
   if (!event) return nullptr;
-  for (std::size_t i = 0; i < std::min(next_event_, events_.size()); ++i)
-    if (events_[i].event == event) return &events_[i];
-  return nullptr;
+  const auto end = event_names_.begin() + static_cast<std::ptrdiff_t>(std::min(next_event_, kMostEvents));
+  const auto found = std::find(event_names_.begin(), end, event);
+  return found == end ? nullptr : &events_[static_cast<std::size_t>(found - event_names_.begin())];
 }
 
 StreamClocks::Event& StreamClocks::find_or_add(CUevent event) {
   if (Event* const known = find(event)) return *known;
-  Event& made = events_[next_event_++ % kMostEvents];
-  made.event = event;
-  return made;
+  const std::size_t place = next_event_++ % kMostEvents;
+  event_names_[place] = event;
+  return events_[place];
 }
 
 StreamClocks::Token StreamClocks::begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock) {
@@ -114,6 +107,7 @@ StreamClocks::Token StreamClocks::begin(Pending::What what, CUevent event, std::
     if (pending.what != Pending::What::none) continue;
     const Event* const known = find(event);
     pending = {what, event, known ? known->version : 0, slot, slot == kNone ? 0 : keys_[slot].load(), clock};
+    if (what == Pending::What::record) ++records_;
     return static_cast<Token>(i + 1);
   }
   return 0;
@@ -146,8 +140,11 @@ StreamClocks::Token StreamClocks::records(CUevent event, const Stream& stream) {
   entry.known = false;
   // Nor of two records at a time which one is the later.
   bool alone = true;
-  for (Pending& other : pending_) {
-    if (other.what != Pending::What::record || other.event != event) continue;
+  for (std::size_t i = 0, left = records_; left > 0; ++i) {
+    Pending& other = pending_[i];
+    if (other.what != Pending::What::record) continue;
+    --left;
+    if (other.event != event) continue;
     other.version = 0;
     alone = false;
   }
@@ -160,7 +157,7 @@ StreamClocks::Token StreamClocks::records(CUevent event, const Stream& stream) {
 
 StreamClocks::Token StreamClocks::waits(const Stream& stream, CUevent event) {
   const Event* const entry = find(event);
-  const std::uint32_t slot = entry && entry->known ? find_or_add(stream) : kNone;
+  const std::uint32_t slot = entry && is_known(*entry) ? find_or_add(stream) : kNone;
   if (slot == kNone) return 0;
   return begin(Pending::What::wait, event, slot, entry->clock);
 }
@@ -173,7 +170,7 @@ StreamClocks::Token StreamClocks::host_waits(const Stream& stream) {
 
 StreamClocks::Token StreamClocks::host_waits(CUevent event) {
   const Event* const entry = find(event);
-  if (!entry || !entry->known) return 0;
+  if (!entry || !is_known(*entry)) return 0;
   return begin_host_wait(event, kNone, entry->clock);
 }
 
@@ -198,10 +195,12 @@ void StreamClocks::ended(Token token, bool good) {
   Pending& pending = pending_[token - 1];
   const Pending::What what = pending.what;
   pending.what = Pending::What::none;
+  if (what == Pending::What::record) --records_;
   if (!good) return;
   if (pending.slot != kNone && keys_[pending.slot] != pending.key) return;  // it has ended meanwhile
   Event* const entry = find(pending.event);
-  if (pending.event && (!entry || entry->version != pending.version)) return;  // it is recorded anew
+  // It is recorded anew, or nothing is known of it any more.
+  if (pending.event && (!entry || entry->version != pending.version || entry->version <= forgotten_)) return;
   switch (what) {
     case Pending::What::record:
       entry->clock = pending.clock;
@@ -227,12 +226,7 @@ void StreamClocks::forget(CUevent event) {
   }
 }
 
-void StreamClocks::forget_events() {
-  for (Event& event : events_) {
-    event.known = false;
-    event.version = ++version_;
-  }
-}
+void StreamClocks::forget_events() { forgotten_ = version_; }
 
 void StreamClocks::ends(const StreamRef& stream) {
   const std::uint32_t slot = find(stream.key);

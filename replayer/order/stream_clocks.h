@@ -92,6 +92,9 @@ class StreamClocks {
   // The same without the lock, on any thread, for an op of a stream that has a slot. Whoever holds the lock sees an op
   // that has entered; from when entered() is back, that is.
   std::uint32_t slot_of(const StreamRef& stream) const { return find(stream.key); }
+  bool is_slot_of(std::uint32_t slot, const StreamRef& stream) const {
+    return keys_[slot].load(std::memory_order_seq_cst) == stream.key;
+  }
   void enters(std::uint32_t slot) {
     passing_[slot].on_their_way.fetch_add(1, std::memory_order_seq_cst);
     // Every op of the stream would take the cache line for itself.
@@ -156,7 +159,6 @@ class StreamClocks {
     std::uint64_t own() const { return open == 0 ? arrived : first_open - 1; }
   };
   struct Event {
-    CUevent event = nullptr;
     std::uint64_t version = 0;
     bool known = false;
     Clock clock;
@@ -171,7 +173,12 @@ class StreamClocks {
     Clock clock;            // what holds if it ends well
   };
 
-  std::uint32_t find(std::uint64_t key) const;
+  std::uint32_t find(std::uint64_t key) const {
+    const std::size_t used = key != 0 ? used_.load(std::memory_order_acquire) : 0;
+    for (std::uint32_t i = 0; i < used; ++i)
+      if (keys_[i].load(std::memory_order_seq_cst) == key) return i;
+    return kNone;
+  }
   std::uint32_t find_or_add(const Stream& stream);
   void count_entered(std::uint32_t slot);
   bool is_free(std::uint32_t slot);
@@ -179,6 +186,7 @@ class StreamClocks {
   Clock present(std::uint32_t slot);
   Clock before_next(std::uint32_t slot);
   Event* find(CUevent event);
+  bool is_known(const Event& event) const { return event.known && event.version > forgotten_; }
   Event& find_or_add(CUevent event);
   Token begin(Pending::What what, CUevent event, std::uint32_t slot, const Clock& clock);
   Token begin_host_wait(CUevent event, std::uint32_t slot, const Clock& clock) {
@@ -190,12 +198,15 @@ class StreamClocks {
   std::array<std::atomic<std::uint64_t>, kMostStreams> keys_{};  // by slot; 0: of no stream, or of one that has ended
   std::array<Passing, kMostStreams> passing_;                    // by slot
   std::vector<Slot> slots_;
-  std::vector<Event> events_;
+  std::array<CUevent, kMostEvents> event_names_{};  // looked through for each of their calls
+  std::vector<Event> events_;                       // likewise
   std::vector<Pending> pending_;
   Clock done_;  // so many ops of each are through
   std::uint64_t version_ = 0;
+  std::uint64_t forgotten_ = 0;  // of events of versions up to this nothing is known
   std::size_t next_event_ = 0;
-  bool blind_ = false;  // to events: a record has found no room
+  std::size_t records_ = 0;  // of pending_
+  bool blind_ = false;       // to events: a record has found no room
 };
 
 }  // namespace nimble

@@ -252,11 +252,6 @@ void Onlookers::records_unseen(CUevent event) {
   clocks_.forget(event);
 }
 
-void Onlookers::records_any() {
-  const std::lock_guard lock(mutex_);
-  clocks_.forget_events();
-}
-
 void Onlookers::released(std::uint64_t address, std::uint64_t size) {
   const std::lock_guard lock(mutex_);
   for (const std::shared_ptr<Work>& work : works_) work->release(address, size);

@@ -72,8 +72,7 @@ class Onlookers {
   // An event is about to be recorded by something else than a call of the program's; recorded() has to follow.
   Passage records(CUevent event, const StreamRef& stream);
   void recorded(const Passage& passage, bool good);
-  // Something may have recorded any event, or is about to; or this one.
-  void records_any();
+  // Something may have recorded the event, or is about to.
   void records_unseen(CUevent event);
   // The memory was released. Whoever uses it from now on is ordered after what work has done there.
   void released(std::uint64_t address, std::uint64_t size);

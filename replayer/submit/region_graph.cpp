@@ -55,6 +55,8 @@ std::string RegionGraph::build(Schedule schedule, std::span<const Call> earlier,
   }
   memory_ = values.memory();
   uses_all_ = values.uses_all();
+  records_any_ = std::any_of(schedule_.ops.begin(), schedule_.ops.end(),
+                             [](const ScheduleOp& op) { return op.kind == CallKind::event_record; });
   return why;
 }
 
@@ -94,11 +96,6 @@ std::vector<MemoryRange> RegionGraph::touches() const {
 bool RegionGraph::touches_variables() const {
   return std::any_of(schedule_.functions.begin(), schedule_.functions.end(),
                      [](const auto& function) { return !function.globals.empty(); });
-}
-
-bool RegionGraph::records_any() const {
-  return std::any_of(schedule_.ops.begin(), schedule_.ops.end(),
-                     [](const ScheduleOp& op) { return op.kind == CallKind::event_record; });
 }
 
 }  // namespace nimble

@@ -47,7 +47,7 @@ class RegionGraph {
   bool uses_all() const { return uses_all_; }
   const std::vector<RegionMemory>& memory() const { return memory_; }
   bool records(CUevent event) const { return graph_ && graph_->records(event); }
-  bool records_any() const;
+  bool records_any() const { return records_any_; }
   // What a launch touches, by address, without what uses_all() stands for; and whether its kernels use variables.
   std::vector<MemoryRange> touches() const;
   bool touches_variables() const;
@@ -65,7 +65,7 @@ class RegionGraph {
   Schedule schedule_;
   std::unique_ptr<SegmentGraph> graph_, in_order_;  // the latter if that is a different order
   CUdeviceptr arena_ = 0;
-  bool uses_all_ = false;
+  bool uses_all_ = false, records_any_ = false;
   std::vector<RegionMemory> memory_;
 };
 

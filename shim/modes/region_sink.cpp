@@ -13,6 +13,8 @@ namespace nimble::shim {
 
 namespace {
 
+constexpr const char* kContextEnded = "its context has ended";
+
 // The region that this thread records, if any; and whether before() passed the call to its recorder.
 thread_local ProgramRegion* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
 thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
@@ -43,10 +45,12 @@ RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules
 
 Answer RegionSink::before(Call& call) noexcept try {
   t_recorded = false;
-  if (CallHistory::matters(call) || call.ends != Ends::nothing) {
+  if (CallHistory::matters(call) || call.ends != Ends::nothing || call.kind == CallKind::context_end) {
     history_.prepare();
     const std::lock_guard lock(mutex_);
     history_.before(call);
+    // Counts before the regions are marked: what is launched from now on is.
+    captures_.store(history_.capturing());
     goes(call);
   }
   if (ProgramRegion* const region = t_region) {
@@ -65,12 +69,14 @@ void RegionSink::after(const Call& call, CUresult result) noexcept try {
   if (CallHistory::matters(call)) {
     const std::lock_guard lock(mutex_);
     history_.after(call, result);
-    if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
-      const auto is_of_it = [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; };
-      for (ProgramRegion* const region : regions_)
-        if (is_of_it(*region) && region->work_) region->work_->context_goes();
-      go_stale("its context has ended", is_of_it);
-    }
+    captures_.store(history_.capturing());
+  }
+  if (call.kind == CallKind::context_end && result == CUDA_SUCCESS) {
+    const std::lock_guard lock(mutex_);
+    const auto is_of_it = [&](const ProgramRegion& one) { return !call.context || call.context == one.cu_context_; };
+    for (ProgramRegion* const region : regions_)
+      if (is_of_it(*region) && region->work_ && is_end_of_context(call)) region->work_->context_goes();
+    go_stale(kContextEnded, is_of_it);
   }
   if (!t_recorded || !t_region) return;
   t_region->recorder_->after(call, result);
@@ -140,9 +146,12 @@ void RegionSink::goes(const Call& call) {
     case Ends::code:
       return go_stale("code was unloaded", [](const ProgramRegion&) { return true; });
     case Ends::stream:
+      return mark(&call.stream);
     case Ends::green_context:
-      return;
+      return mark(nullptr);
   }
+  // A capture may come to any stream.
+  if (call.kind == CallKind::capture_begin || call.kind == CallKind::context_end) return mark(nullptr);
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return;
   go_stale("memory that it uses was released", [&](const ProgramRegion& one) {
     if (!one.region_) return false;
@@ -154,6 +163,12 @@ void RegionSink::goes(const Call& call) {
     const auto& memory = one.region_->memory();
     return std::any_of(memory.begin(), memory.end(), [&](const RegionMemory& used) { return in(used.base); });
   });
+}
+
+// Under the lock.
+void RegionSink::mark(const StreamRef* stream) {
+  for (ProgramRegion* const region : regions_)
+    if (region->work_) region->work_->mark(stream);
 }
 
 // Under the lock.
@@ -242,7 +257,7 @@ bool RegionSink::compile(ProgramRegion& region) {
                        [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
   };
   region.region_ = std::move(built);
-  region.work_ = std::make_shared<LaunchedWork>(driver_);
+  region.work_ = std::make_shared<RegionWork>(driver_, region.cu_context_, region.region_->records_any());
   onlookers_.uses(region.work_, region.region_->touches(), region.region_->touches_variables(),
                   region.region_->uses_all());
   bool all_there = true;
@@ -262,13 +277,14 @@ Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
   launches_.fetch_add(1, std::memory_order_relaxed);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
+  if (captures_.load() &&
+      (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE))
     return region.region_->launch(stream, /*in_program_order=*/true);
   Call call;
   call.kind = CallKind::graph_launch;
   call.traced = call.has_stream = true;
   call.stream = stream_ref(Entry{DefaultStream::legacy}, stream);
-  LaunchedWork& work = *region.work_;
+  RegionWork& work = *region.work_;
   Onlookers::Works met;
   std::optional<Onlookers::Launch> unseen;
   if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
@@ -276,25 +292,21 @@ Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
   Onlookers::Passage passage;
   if (!unseen) passage = onlookers_.comes(call, met, region.work_);
   if (!met.empty()) keep(met);
-  const bool records = region.region_->records_any();
-  if (records) onlookers_.records_any();
   CUresult result = CUDA_SUCCESS;
   if (!region.region_->has_two_orders()) {
     result = region.region_->launch(stream, false);
   } else {
-    const std::lock_guard only_one(region.order_);
+    const std::lock_guard only_one(work.lock());
     const CurrentContext current(driver_, region.cu_context_);
     const bool in_program_order = !unseen;
-    if (!work.last_launch) result = driver_.cuEventCreate_(&work.last_launch, CU_EVENT_DISABLE_TIMING);
     // The two are different graphs, which the driver orders only on the same stream.
-    if (result == CUDA_SUCCESS && region.last_in_program_order_ != in_program_order)
-      result = driver_.cuStreamWaitEvent_(stream, work.last_launch, 0);
+    if (region.last_in_program_order_ != in_program_order) result = work.order_after_last(call.stream);
     if (result == CUDA_SUCCESS) result = region.region_->launch(stream, in_program_order);
-    if (result == CUDA_SUCCESS && driver_.cuEventRecord_(work.last_launch, stream) != CUDA_SUCCESS)
-      driver_.cuStreamSynchronize_(stream);
-    if (result == CUDA_SUCCESS) region.last_in_program_order_ = in_program_order;
+    if (result == CUDA_SUCCESS) {
+      work.launched(call.stream, captures_.load());
+      region.last_in_program_order_ = in_program_order;
+    }
   }
-  if (records) onlookers_.records_any();
   if (unseen) {
     onlookers_.begun(region.work_, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
   } else {
@@ -313,10 +325,13 @@ bool RegionSink::destroy(ProgramRegion* region) {
     const std::lock_guard lock(mutex_);
     std::erase(regions_, region);
   }
-  const bool context_ended = region->why() == "its context has ended";
+  const bool context_ended = region->why() == kContextEnded;
   if (context_ended && region->region_) region->region_->abandon();
   const CurrentContext current(driver_, region->cu_context_);
-  if (region->work_) onlookers_.leave(region->work_);
+  if (region->work_) {
+    region->work_->mark();
+    onlookers_.leave(region->work_);
+  }
   delete region;
   return true;
 }

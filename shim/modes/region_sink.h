@@ -20,8 +20,8 @@
 #include "nimble/internal/call.h"
 #include "replayer/bind/call_history.h"
 #include "replayer/submit/region_graph.h"
+#include "shim/modes/region_work.h"
 #include "shim/record/recorder.h"
-#include "shim/state/launched_work.h"
 
 namespace nimble::shim {
 
@@ -48,10 +48,9 @@ class ProgramRegion {
   std::string why_;
 
   CUcontext cu_context_ = nullptr;
-  std::shared_ptr<LaunchedWork> work_;         // since it was compiled
+  std::shared_ptr<RegionWork> work_;           // since it was compiled
   std::atomic<bool> in_program_order_{false};  // for good
-  std::mutex order_;                           // held by the launch that is being made, if there are two orders
-  bool last_in_program_order_ = false;
+  bool last_in_program_order_ = false;         // under the lock of work_
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Call> earlier_;
@@ -87,6 +86,7 @@ class RegionSink final : public CallSink {
   void look(Call& call);
   void keep(const Onlookers::Works& met);
   void goes(const Call& call);
+  void mark(const StreamRef* stream);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
   const std::uint64_t limit_bytes_;
@@ -98,6 +98,7 @@ class RegionSink final : public CallSink {
   std::vector<ProgramRegion*> regions_;
   DriverApi driver_;  // constant once loaded
   std::atomic<bool> loaded_{false};
+  std::atomic<bool> captures_{false};  // some stream may capture
   std::atomic<std::uint64_t> steps_marked_{0}, launches_{0};
 };
 

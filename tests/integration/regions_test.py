@@ -49,7 +49,7 @@ class Regions(ProgramTest):
         self.assertEqual(said["nested"], f"{failed} null")
         self.assertEqual(said["too early"], f"{invalid} {invalid}")
         self.assertEqual(said["twice"], f"{invalid} {success}")
-        for what in ("good", "event", "lasting memory", "unknown kernel", "again"):
+        for what in ("good", "event", "lasting memory", "unknown kernel", "again", "the last"):
             self.assertEqual(said[what], f"end {success} compile {success} launch {success}", what)
         for what, why in (("synchronizes", "cuStreamSynchronize: the host looks"), ("pageable", "cannot be part of a graph"),
                           ("host function", "host function"), ("earlier event", "wait"), ("empty", "no op"),
@@ -57,9 +57,11 @@ class Regions(ProgramTest):
             self.assertRegex(said[what], f"^end {success} compile {refused} launch {refused} .*{why}", what)
         for what, why in (("its event is destroyed", "event"), ("it is released", "memory that it uses"),
                           ("a state is released", "memory that it uses"),
-                          ("what it may use is released", "memory that it uses"), ("code is unloaded", "code")):
+                          ("what it may use is released", "memory that it uses"), ("code is unloaded", "code"),
+                          ("its context has ended", "its context has ended")):
             self.assertRegex(said[what], f"^launch {stale} .*{why}", what)
         self.assertEqual(said["released before"], str(stale))
+        self.assertEqual(said["after its context"], str(success))
         self.assertEqual(said["still good"], f"launch {success}")
 
     def test_a_program_without_regions_is_left_alone(self):

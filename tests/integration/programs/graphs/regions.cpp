@@ -296,6 +296,15 @@ int run_errors() {
   CHECK(cuModuleUnload(program.module));
   say_launch("code is unloaded", region, stream);
   nimble_region_destroy(region);
+
+  Program last;
+  region = last.begin();
+  last.step();
+  say("the last", region, last.stream);
+  CHECK(cuStreamSynchronize(last.stream));
+  CHECK(cuDevicePrimaryCtxReset(0));
+  say_launch("its context has ended", region, last.stream);
+  std::printf("after its context: %d\n", nimble_region_destroy(region));
   return 0;
 }
 

@@ -27,59 +27,95 @@ void add(std::uint32_t object, std::uint32_t at, const AddressGroup& group, std:
   found.push_back(access);
 }
 
-// All objects but one with a byte from `first` to before `last`.
-void add_between(const OpQuestion& op, std::uint64_t first, std::uint64_t last, const PointerWord& pointer,
-                 const AddressGroup& group, std::vector<Access>& found) {
-  const auto& objects = op.objects.objects();
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    const Object& object = objects[i];
-    if (i == pointer.object || !is_live(op, object)) continue;
-    if (object.base < last && first < object.base + object.size) add(i, pointer.at, group, found);
-  }
+// Addresses from `first` to before `last`.
+struct Span {
+  std::uint64_t first = 0, last = ~std::uint64_t{0};
+};
+
+// A number of the parameters, read with a sign, and without one where that differs.
+void add_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, std::vector<std::int64_t>& numbers) {
+  std::int64_t value = 0;
+  if (bytes == 0 || bytes > 8 || at + bytes > op.call.params.size()) return;
+  std::memcpy(&value, op.call.params.data() + at, bytes);
+  const unsigned rest = 64 - 8 * bytes;
+  numbers.push_back(static_cast<std::int64_t>(static_cast<std::uint64_t>(value) << rest) >> rest);
+  if (bytes < 8 && numbers.back() < 0) numbers.push_back(value);
 }
 
-// The numbers that an 8-byte word of the parameters may hold, by the sizes of the parameters in it.
-std::vector<std::int64_t> numbers_in(const OpQuestion& op, std::uint32_t word) {
-  std::vector<std::int64_t> numbers;
-  const auto number = [&](std::uint32_t at, std::uint32_t bytes) {
-    std::int64_t value = 0;
-    if (at + bytes > op.call.params.size()) return;
-    std::memcpy(&value, op.call.params.data() + at, bytes);
-    const unsigned rest = 64 - 8 * bytes;
-    numbers.push_back(static_cast<std::int64_t>(static_cast<std::uint64_t>(value) << rest) >> rest);
-    if (bytes < 8 && numbers.back() < 0) numbers.push_back(value);  // without a sign
-  };
+// Those that an 8-byte word of the parameters may hold, by the sizes of the parameters in it.
+void add_numbers_in(const OpQuestion& op, std::uint32_t word, std::vector<std::int64_t>& numbers) {
   for (const ParamLayout& param : *op.trace.functions[op.call.function].params) {
     if (param.offset >= word + 8 || param.offset + param.size <= word) continue;
     if (param.size <= 8) {
-      number(param.offset, param.size);
+      add_number(op, param.offset, param.size, numbers);
       continue;
     }
-    number(word, 8);  // of a class: whatever may be in it
-    number(word, 4);
-    number(word + 4, 4);
+    add_number(op, word, 8, numbers);  // of a class: whatever may be in it
+    add_number(op, word, 4, numbers);
+    add_number(op, word + 4, 4, numbers);
+  }
+}
+
+// What is added to a pointer, as numbers; other pointers as the distance to them.
+std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents& extents, const AddressGroup& group,
+                                     const PointerWord& pointer) {
+  std::vector<std::int64_t> numbers;
+  const auto address = [&](const PointerWord& word) { return op.objects.objects()[word.object].base + word.offset; };
+  const auto add_pointer = [&](const PointerWord& other) {
+    const bool is_alternative = std::ranges::find(group.at, other.at) != group.at.end();
+    if (!is_alternative) numbers.push_back(static_cast<std::int64_t>(address(other) - address(pointer)));
+  };
+  if (!group.complete) {
+    for (const std::uint32_t word : group.numbers) {
+      const PointerWord* const other = pointer_at(op, word);
+      other != nullptr ? add_pointer(*other) : add_numbers_in(op, word, numbers);
+    }
+    return numbers;
+  }
+  for (const NumberAt& number : numbers_added(extents, group)) {
+    const auto meets = [&](const PointerWord& word) {
+      return word.at < number.at + number.bytes && number.at < word.at + 8;
+    };
+    const auto other = std::ranges::find_if(op.pointers, meets);
+    other != op.pointers.end() ? add_pointer(*other) : add_number(op, number.at, number.bytes, numbers);
   }
   return numbers;
 }
 
-// Where one of the numbers leads, in units of up to 16 bytes: to the object itself or to just before it.
-void add_where_numbers_lead(const OpQuestion& op, std::uint64_t address, const PointerWord& pointer,
-                            const AddressGroup& group, std::vector<Access>& found) {
+// How well it is known where a group gets to.
+enum class Bounds : std::uint8_t { tight, loose };
+
+// Where one of the numbers leads, in units of up to 16 bytes. With tight bounds into an object, or to just before it;
+// else to where one begins, and not to what is just after the pointer's own: every size leads there.
+void add_where_numbers_lead(const OpQuestion& op, std::span<const std::int64_t> numbers, std::span<const Span> reached,
+                            Bounds bounds, const PointerWord& pointer, const AddressGroup& group,
+                            std::vector<Access>& found) {
   constexpr std::int64_t kMost = std::int64_t{1} << 48;  // addresses have so many bits
-  constexpr std::uint64_t kBefore = 64;
-  for (const std::uint32_t word : group.numbers) {
-    if (const PointerWord* const other = pointer_at(op, word)) {
-      if (other->object != pointer.object) add(other->object, pointer.at, group, found);
-      continue;
-    }
-    for (const std::int64_t number : numbers_in(op, word)) {
-      if (number == 0 || number > kMost || number < -kMost) continue;
-      for (std::int64_t unit = 1; unit <= 16; unit *= 2)
+  constexpr std::uint64_t kBefore = 64, kNext = 512;
+  const auto& objects = op.objects.objects();
+  const Object& own = objects[pointer.object];
+  const std::uint64_t address = own.base + pointer.offset;
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    const Object& object = objects[i];
+    const std::uint64_t end = object.base + object.size;
+    const auto meets = [&](const Span& span) { return object.base < span.last && span.first < end; };
+    if (i == pointer.object || !std::ranges::any_of(reached, meets) || !is_live(op, object)) continue;
+    const bool is_next = object.base - (own.base + own.size) < kNext;
+    if (bounds == Bounds::loose && is_next) continue;
+    const auto leads = [&](std::int64_t number) {
+      if (number == 0 || number > kMost || number < -kMost) return false;
+      for (std::int64_t unit = 1; unit <= 16; unit *= 2) {
         for (const std::int64_t by : {number * unit, -number * unit}) {
           const std::uint64_t there = address + static_cast<std::uint64_t>(by);
-          add_between(op, there, there + kBefore, pointer, group, found);
+          const bool is_inside = there + kBefore > object.base && there < end;
+          const bool is_begin = there + kBefore > object.base && there <= object.base;
+          if (bounds == Bounds::tight ? is_inside : is_begin) return true;
         }
-    }
+      }
+      return false;
+    };
+    const auto is_known = [&](const Access& access) { return access.object == i && access.at == pointer.at; };
+    if (std::ranges::any_of(numbers, leads) && std::ranges::none_of(found, is_known)) add(i, pointer.at, group, found);
   }
 }
 
@@ -91,25 +127,28 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
     if (pointer.at < kAtGlobals) pointers.push_back(pointer.at);
   const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
   for (const AddressGroup& group : extents.groups) {
+    if (group.numbers.empty()) continue;
     for (const std::uint32_t at : group.at) {
       const PointerWord* const pointer = pointer_at(op, at);
       if (pointer == nullptr) continue;
       const Object& object = op.objects.objects()[pointer->object];
       const std::uint64_t address = object.base + pointer->offset;
-      const auto reached = group.complete ? reach(extents, group, at, launch) : std::nullopt;
-      if (!reached) {
-        add_where_numbers_lead(op, address, *pointer, group, found);
-        continue;
+      std::vector<Span> spans;
+      Bounds bounds = Bounds::loose;
+      if (const auto reached = reach(extents, group, at, launch)) {
+        bounds = Bounds::tight;
+        constexpr std::uint64_t kTight = 16;  // times the object
+        for (const Reach& each : *reached) {
+          const Span span{address + static_cast<std::uint64_t>(each.first),
+                          address + static_cast<std::uint64_t>(each.last)};
+          if (static_cast<std::uint64_t>(each.last - each.first) > kTight * object.size) bounds = Bounds::loose;
+          if (span.first < object.base || span.last > object.base + object.size) spans.push_back(span);
+        }
+      } else {
+        spans.emplace_back();
       }
-      const auto before = static_cast<std::int64_t>(pointer->offset);
-      const std::int64_t after = static_cast<std::int64_t>(object.size) - before;
-      for (const Reach& each : *reached) {
-        if (each.first < -before)
-          add_between(op, address + static_cast<std::uint64_t>(each.first), object.base, *pointer, group, found);
-        if (each.last > after)
-          add_between(op, object.base + object.size, address + static_cast<std::uint64_t>(each.last), *pointer, group,
-                      found);
-      }
+      if (spans.empty()) continue;
+      add_where_numbers_lead(op, numbers_of(op, extents, group, *pointer), spans, bounds, *pointer, group, found);
     }
   }
 }
@@ -129,6 +168,7 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
       pinned.usual_params.push_back(piece);
   };
   for (const AddressGroup& group : extents.groups) {
+    if (group.numbers.empty()) continue;
     if (group.complete && !group.uses.empty()) {
       pinned.usual_shape = true;
       for (const std::uint32_t at : params_of(extents, group)) pin(at, 4);

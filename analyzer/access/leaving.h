@@ -1,10 +1,10 @@
 // Which other objects a launch may reach from a pointer into one of them: by numbers that carry it over the end.
 //
-// A kernel's code tells how its addresses are computed (KernelProof::extents). With the launch's own numbers it follows
-// how far they get. Where that is bounded, all that lies within the bounds counts. Where it is not, arithmetic on a
-// pointer is taken to stay within its object, as the languages say; unless one of the numbers that are added to it
-// leads to another object: a stride from one buffer to the next, an array that is counted from one. Pure functions over
-// one OpQuestion; any thread. No errors.
+// Arithmetic on a pointer is taken to stay within its object, as C++ says, unless one of the numbers that are added to
+// it leads to another object: a stride from one buffer to the next, an array that is counted from one. A kernel's code
+// tells which numbers are added, and how addresses are computed (KernelProof::extents); with the launch's own values it
+// follows how far they get, and only what lies within these bounds counts. Pure functions over one OpQuestion; any
+// thread. No errors.
 #pragma once
 
 #include <vector>

@@ -255,6 +255,47 @@ bool is_well_formed(const AddressExtents& extents) {
          });
 }
 
+std::vector<NumberAt> numbers_added(const AddressExtents& extents, const AddressGroup& group) {
+  using enum ExpressionOp;
+  const Expressions& expressions = extents.expressions;
+  std::vector<std::uint8_t> seen(expressions.size());
+  std::vector<std::uint32_t> open;
+  std::vector<NumberAt> found;
+  const auto look = [&](std::uint32_t at) {
+    if (!std::exchange(seen[at], 1)) open.push_back(at);
+  };
+  for (const AddressUse& use : group.uses) look(use.address);
+  while (!open.empty()) {
+    const Expression& each = expressions[open.back()];
+    open.pop_back();
+    switch (each.op) {
+      case param:
+        found.push_back({static_cast<std::uint32_t>(each.value), each.a});
+        break;
+      case multiply_high:
+      case multiply_high_signed:
+      case remainder:
+      case remainder_signed:
+        break;  // no more than what is divided, or what is divided by
+      case divide:
+      case shift_left:
+      case shift_right:
+      case shift_right_signed:
+      case where:
+      case when:
+        look(each.a);
+        break;
+      default:
+        if (operands_of(each.op) > 0) look(each.a);
+        if (operands_of(each.op) > 1) look(each.b);
+    }
+  }
+  std::ranges::sort(found);
+  const auto rest = std::ranges::unique(found);
+  found.erase(rest.begin(), rest.end());
+  return found;
+}
+
 std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group) {
   const Expressions& expressions = extents.expressions;
   std::vector<std::uint8_t> seen(expressions.size());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -36,6 +37,16 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
 
 // Whether all operands are there, of the bits that their operation takes, and nothing but `either` leads back.
 bool is_well_formed(const AddressExtents& extents);
+
+// A number among the parameters: its first byte, and how many there are.
+struct NumberAt {
+  std::uint32_t at = 0, bytes = 0;
+  auto operator<=>(const NumberAt&) const = default;
+};
+
+// Those that are added to a group's pointers, or multiplied with what is: strides and sizes, not what is only compared
+// with, divided by or shifted by. Ascending.
+std::vector<NumberAt> numbers_added(const AddressExtents& extents, const AddressGroup& group);
 
 // Which 4-byte pieces of the parameters a group's addresses are computed from, pointers among them; ascending.
 std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group);

@@ -414,7 +414,8 @@ std::optional<ExpressionId> Addresses::wide_sum(Pair pair, int depth) {
   if (has_two_carries && !(none.is_fixed && !none.holds) && (other == kNoValue || other != second || high_word.bit(80)))
     return std::nullopt;
   const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
-  if (is_shifted_sum(high_name)) {
+  const bool adds_sign = is_shifted_sum(high_name) && !is_shifted_sum(low_name);
+  if (is_shifted_sum(high_name) && !adds_sign) {
     // LEA, and LEA.HI.X with the same shift of the same number.
     const bool is_upper = high_word.bit(80) != 0, low_is_lower = low_word.bit(80) == 0;
     if (!is_shifted_sum(low_name) || !is_shifted_sum(high_name) || !is_upper || !low_is_lower) return std::nullopt;
@@ -434,14 +435,33 @@ std::optional<ExpressionId> Addresses::wide_sum(Pair pair, int depth) {
   }
   if (is_shifted_sum(low_name)) return wide_shifted_sum(low, l, high, h, depth);
   std::array<SourceOperand, 3> lows, highs;
-  if (!addends(low, l, lows, depth) || !addends(high, h, highs, depth)) return std::nullopt;
+  if (!addends(low, l, lows, depth)) return std::nullopt;
+  if (adds_sign) {
+    // LEA.HI.X.SX32 with a shift by one: the upper half of a number with its sign, and what is added.
+    const unsigned form = of_high.opcode >> 9 & 7;
+    const bool negates = high_word.bit(72) != 0 || (high_word.bit(63) != 0 && form != 2 && form != 4);
+    if (negates || high_word.bit(80) == 0 || high_word.bit(73) == 0 || high_word.bits(75, 5) != 1) return std::nullopt;
+    highs = {h.a, h.b, SourceOperand{}};
+  } else if (!addends(high, h, highs, depth)) {
+    return std::nullopt;
+  }
+  // Of three numbers two carries may come.
+  const bool takes_both = has_two_carries && other != kNoValue && other == second;
+  const auto is_nothing = [](const SourceOperand& each) {
+    return each.kind == SourceOperand::Kind::zero && !each.negated;
+  };
+  if (!takes_both && std::ranges::none_of(lows, is_nothing)) return std::nullopt;
+  const auto score_of = [&](const SourceOperand& one, unsigned upper) {
+    if (!adds_sign || upper != 0) return match(one, highs[upper]);
+    return !one.negated && is_same(low, one, high, highs[0], depth) ? 6 : -1;
+  };
   // A zero without a sign adds nothing; with one it is all ones in the upper half.
   std::array<unsigned, 3> order{0, 1, 2}, best{0, 1, 2};
   int most = -100;
   do {
     int score = 0;
     for (unsigned i = 0; i < 3; ++i) {
-      const int one = match(lows[i], highs[order[i]]);
+      const int one = score_of(lows[i], order[i]);
       score += one < 0 ? -50 : one;
     }
     if (score > most) most = score, best = order;
@@ -449,7 +469,9 @@ std::optional<ExpressionId> Addresses::wide_sum(Pair pair, int depth) {
   if (most < 0) return std::nullopt;
   ExpressionId all = list_.number(0, 64);
   for (unsigned i = 0; i < 3; ++i) {
-    const ExpressionId one = wide_operand(low, lows[i], high, highs[best[i]], depth);
+    const ExpressionId one = adds_sign && best[i] == 0
+                                 ? list_.make(ExpressionOp::widen_signed, plain(low, lows[i], depth))
+                                 : wide_operand(low, lows[i], high, highs[best[i]], depth);
     all = list_.add(all, lows[i].negated ? list_.negate(one) : one);
   }
   return all;

@@ -1,5 +1,6 @@
 """What random kernels do that only newer architectures can: asynchronous copies, matrices in shared memory (sm_80),
-barriers there, bulk copies, tensor maps, the shared memory of other blocks (sm_90), and products of matrices there (sm_90a, which is level 91)."""
+barriers there, bulk copies, tensor maps, the shared memory of other blocks (sm_90), products of matrices there
+(sm_90a, which is level 91), and work that other blocks hand out (sm_100)."""
 
 PREFACE_80 = r"""
 __device__ __forceinline__ unsigned in_shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
@@ -119,10 +120,25 @@ __device__ __forceinline__ float product(const void* a, const void* b, bool adds
 }
 """
 
+PREFACE_100 = r"""
+__device__ __forceinline__ void ask_for_work(int4* answer, unsigned long long* bar) {
+  asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
+               ::"r"(in_shared(answer)), "r"(in_shared(bar)) : "memory");
+}
+__device__ __forceinline__ int next_block(const int4* answer) {
+  int x;
+  asm volatile("{\n.reg .b128 r;\n.reg .pred p;\nld.shared.b128 r, [%1];\nmov.u32 %0, 0;\n"
+               "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, r;\n"
+               "@p clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %0, r;\n}"
+               : "=r"(x) : "r"(in_shared(answer)) : "memory");
+  return x;
+}
+"""
+
 
 def preface(level):
-    parts = ((80, PREFACE_80), (90, PREFACE_90), (91, PREFACE_90A))
-    return "".join(text for least, text in parts if level >= least)
+    text = (PREFACE_80 if level >= 80 else "") + (PREFACE_90 if level >= 90 else "")
+    return text + (PREFACE_90A if level == 91 else PREFACE_100 if level >= 100 else "")
 
 
 def declare(kernel):
@@ -138,8 +154,14 @@ def declare(kernel):
 def statement(kernel):
     new, say, number = kernel.new, kernel.say, kernel.number
     name = new("m")
-    if kernel.level >= 91 and kernel.chance(20):
+    if kernel.level == 91 and kernel.chance(20):
         say(f"int {name} = (int)product(&tile[{number(1)} & 31], &tile[64], {kernel.condition(1)}) & 63;")
+        kernel.ints.append(name)
+        return
+    if kernel.level >= 100 and kernel.chance(15):
+        say("if (threadIdx.x == 0) ask_for_work((int4*)tile + 3, &bar);")
+        say(f"wait(&bar, {number(1)});")
+        say(f"int {name} = next_block((int4*)tile + 3);")
         kernel.ints.append(name)
         return
     if kernel.chance(8):

@@ -11,7 +11,7 @@ sys.path.insert(0, HERE)
 import make_kernels  # noqa: E402
 
 # Of kernels that are made for each virtual architecture: for which ones they are compiled. 91 is 90a.
-ARCHS = {75: (75, 90, 120), 80: (80, 90), 90: (90, 120), 91: (91,)}
+ARCHS = {75: (75, 90, 120), 80: (80, 90), 90: (90, 120), 91: (91,), 100: (100, 120)}
 
 
 def run(words, **options):

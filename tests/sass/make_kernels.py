@@ -415,7 +415,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where kernels.cu and kernels.txt go")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first kernel (default 1)")
-    parser.add_argument("--level", type=int, default=75, metavar="N", help="75, 80, 90, or 91 for 90a (default 75)")
+    parser.add_argument("--level", type=int, default=75, metavar="N", help="75, 80, 90, 91 for 90a, or 100 (default 75)")
     parser.add_argument("--count", type=int, default=50, metavar="N", help="how many kernels (default 50)")
     arguments = parser.parse_args()
     write(arguments.folder, arguments.seed, arguments.count, arguments.level)

@@ -164,6 +164,7 @@ ContentsFlow::Address ContentsFlow::address(std::uint32_t at, const MemoryOperan
 
 Content ContentsFlow::stored(std::uint32_t at) {
   const Instruction& instruction = flow_.instructions[at];
+  if (instruction.what == Class::work_id) return kNumber;
   // What is copied from memory to memory.
   if (instruction.what == Class::async_copy) return contents_.either_half(contents_.special(kRootOfMemory));
   if (instruction.what == Class::bulk_copy || instruction.what == Class::tensor_map)

@@ -73,19 +73,9 @@ class Judge {
   // What kind of instruction this is, if the emulator (tests/sass) cannot run it, so that no test has checked proofs
   // about it; else null.
   static const char* untried(const Instruction& instruction) {
-    const std::string_view name = instruction.name;
-    switch (instruction.what) {
-      case Class::tensor_memory:
-        return "matrix operands in tensor memory";
-      case Class::work_id:
-        return "work that other blocks hand out";
-      case Class::barrier_object:
-        if (name != "SYNCS") return "barriers in shared memory";
-        break;
-      default:
-        break;
-    }
-    return nullptr;
+    if (instruction.what == Class::tensor_memory) return "matrix operands in tensor memory";
+    const bool is_other = instruction.what == Class::barrier_object && instruction.name != std::string_view("SYNCS");
+    return is_other ? "barriers in shared memory" : nullptr;
   }
 
   bool no(std::string_view why, std::string_view what = {}) {

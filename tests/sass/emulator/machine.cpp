@@ -159,6 +159,7 @@ void Machine::execute(Warp& warp, Mask active) {
     case Do::syncs:
     case Do::bulk:
     case Do::tensor:
+    case Do::work:
       return async(warp, op, doing);
     case Do::shfl:
     case Do::vote:

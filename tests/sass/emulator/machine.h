@@ -81,6 +81,7 @@ class Machine {
   void barriers(Warp& warp, const Op& op, Mask active);
   void bulk(Warp& warp, const Op& op, Mask active);
   void tensor(Warp& warp, const Op& op, Mask active);
+  void work(Warp& warp, const Op& op, Mask active);
   void compute(Warp& warp, Lane& lane, const Op& op);
   bool integers(Warp& warp, Lane& lane, const Op& op);
   bool bits(Warp& warp, Lane& lane, const Op& op);

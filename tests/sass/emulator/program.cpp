@@ -78,8 +78,9 @@ Do what_of(const sass::Instruction& instruction) {
     case sass::Class::texture:
     case sass::Class::surface:
     case sass::Class::tensor_memory:
-    case sass::Class::work_id:
       return unknown;
+    case sass::Class::work_id:
+      return work;
     case sass::Class::bulk_copy:
       return bulk;
     case sass::Class::tensor_map:

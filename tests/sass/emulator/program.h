@@ -103,6 +103,7 @@ enum class Do : std::uint8_t {
   syncs,
   bulk,
   tensor,
+  work,
   qspc,
 };
 

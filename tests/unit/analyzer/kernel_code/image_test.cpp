@@ -223,8 +223,8 @@ TEST_F(ImageOfNvcc, MachineCodeIsWhatRunsWhereTheDriverCompilesNoPtx) {
 }
 
 TEST_F(ImageOfNvcc, InstructionsThatNoTestHasRunProveNothing) {
-  const KernelFacts takes_work = facts(file("untried.cubin"), "takes_work", {100});
-  EXPECT_EQ(modes(takes_work), "? its machine code has work that other blocks hand out");
+  const KernelFacts untried = facts(file("untried.cubin"), "takes_tensor_memory", {100});
+  EXPECT_EQ(modes(untried), "? its machine code has matrix operands in tensor memory");
   EXPECT_EQ(modes(facts(file("untried.cubin"), "plain", {100})), "0:w");
   EXPECT_EQ(modes(facts(file("gpu_kernels_90.cubin"), "async_copies")), "0:w 8:r");
 }

@@ -27,10 +27,10 @@ RULES = {
         "for (const ValueId from : values_.choices(value)) choices_[from].push_back(value);",
         "if (!values_.choices(value).empty()) choices_[values_.choices(value).back()].push_back(value);"),
     "what is stored at an unknown place of local memory is nowhere": (
-        "sass_flow/contents_flow.cpp", "if (!place) return join_memory(anywhere_local_, what, local_readers_);",
+        "sass_flow/memory_flow.cpp", "if (!place) return join_memory(anywhere_local_, what, local_readers_);",
         "if (!place) return;"),
     "at an unknown place of local memory lies what was stored at one": (
-        "sass_flow/contents_flow.cpp", "if (!place) return contents_.either(all_local_, anywhere_local_);",
+        "sass_flow/memory_flow.cpp", "if (!place) return contents_.either(all_local_, anywhere_local_);",
         "if (!place) return anywhere_local_ == Content{} && !local_.empty() ? local_.begin()->second : anywhere_local_;"),
     "a table has no first word": (
         "sass_flow/contents_flow.cpp", "for (std::uint32_t at = (param.offset + 7) / 8 * 8;",
@@ -67,7 +67,7 @@ RULES = {
     "a return by an address leads to after the call": (
         "sass_code/returns.cpp", "if (place_of(source, at, half) != behind) return false;", "(void)source;"),
     "what matrices bring comes from nowhere": (
-        "sass_flow/contents_flow.cpp", "return is_small ? contents_.weak(shared_) : shared_;",
+        "sass_flow/memory_flow.cpp", "return is_small ? contents_.weak(shared_) : shared_;",
         "if (flow_.instructions[at].what == Class::load && std::string_view(flow_.instructions[at].name) == \"LDSM\") "
         "return Content{}; return is_small ? contents_.weak(shared_) : shared_;"),
     "a tensor that is written is read": (
@@ -84,7 +84,7 @@ RULES = {
         "if ((memory.space != Space::global && memory.space != Space::generic) || "
         "flow_.instructions[at].what == Class::async_copy) return true;"),
     "what may be shared memory is": (
-        "sass_flow/contents_flow.cpp", "std::all_of(high.begin(), high.end(), [&](Root root) {",
+        "sass_flow/memory_flow.cpp", "std::all_of(high.begin(), high.end(), [&](Root root) {",
         "std::any_of(high.begin(), high.end(), [&](Root root) {"),
     "what is copied is the copy of before": (
         "sass_code/values_equal.cpp",

@@ -168,7 +168,8 @@ class Decoder {
     if (!tells || word_.bit(76) == 0) operand.uniform = read_at(File::ur, uniform_at);
     // From sm_100 on bit 63 of an atomic that returns something says that there is a descriptor.
     const bool is_shorter = arch_ >= kFirstWideUniform && row_->what == Class::atomic &&
-                            (out_.opcode & 0xfff) >= 0x98a && out_.opcode != kRedg && out_.opcode != kRedgs;
+                            (out_.opcode & 0xfff) >= 0x98a && (out_.opcode & 0xfff) != (kRedg & 0xfff) &&
+                            out_.opcode != kRedgs;
     operand.offset = word_.signed_bits(40, is_shorter ? 23 : 24);
     return operand;
   }

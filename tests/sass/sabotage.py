@@ -87,10 +87,8 @@ RULES = {
         "sass_flow/memory_flow.cpp", "std::all_of(high.begin(), high.end(), [&](Root root) {",
         "std::any_of(high.begin(), high.end(), [&](Root root) {"),
     "what is copied is the copy of before": (
-        "sass_code/values_equal.cpp",
-        "if (copied_by(flow_.instructions[at], flow_.word(at))) make_same(this->written(at)[0], read(at)[0]);",
-        "if (copied_by(flow_.instructions[at], flow_.word(at)) && at > 0 && read(at - 1).size() == 1) "
-        "make_same(this->written(at)[0], read(at - 1)[0]);"),
+        "sass_code/values_equal.cpp", "make_same(this->written(at)[i], read(at)[i]);",
+        "make_same(this->written(at)[i], at > 0 && read(at - 1).size() == 1 ? read(at - 1)[0] : read(at)[i]);"),
 }
 
 

@@ -371,10 +371,8 @@ const Registers* copied_by(const Instruction& instruction, Word word) {
   if (instruction.read.size() != 1 || instruction.written.size() != 1) return nullptr;
   const Registers& from = instruction.read[0];
   const Registers& to = instruction.written[0];
-  const auto is_register = [](const Registers& each) {
-    return (each.file == File::r || each.file == File::ur) && each.count == 1;
-  };
-  if (!is_register(from) || !is_register(to)) return nullptr;
+  const auto is_register = [](const Registers& each) { return each.file == File::r || each.file == File::ur; };
+  if (!is_register(from) || !is_register(to) || from.count != to.count) return nullptr;
   const unsigned form = instruction.opcode >> 9 & 7;
   switch (instruction.opcode & 0x1ff) {
     case kMov:
@@ -383,7 +381,7 @@ const Registers* copied_by(const Instruction& instruction, Word word) {
       return &from;
     case kImad:
       // Zero times zero, and what is added: the third operand.
-      if (from.at != (form == 7 ? kAtB : kAtC) || form == 2 || form == 3) return nullptr;
+      if (from.at != (form == 7 ? kAtB : kAtC) || form == 2 || form == 3 || from.count != 1) return nullptr;
       for (const unsigned bit : kNegations)
         if (word.bit(bit) != 0) return nullptr;
       return &from;

@@ -38,7 +38,7 @@ Reach reach_of(const Kernel& kernel);
 
 // The number that an instruction puts into its register; nothing where it is none that is always the same.
 bool constant_of(const Instruction& instruction, std::uint32_t& value);
-// The register that an instruction copies into the one that it writes, for each thread its own; null where it is no
+// The registers that an instruction copies into those that it writes, for each thread its own; null where it is no
 // copy, or one under a condition.
 const Registers* copied_by(const Instruction& instruction, Word word);
 

@@ -3,10 +3,10 @@
 // A value is what one instruction puts into one register; or a choice, where ways meet, among what comes from each; or
 // what a register holds when the kernel begins. What an instruction writes under a condition is a choice, too: of that,
 // and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
-// other. A copy is the value that it copies, for whoever reads it. Found from the places that read (M. Braun et al., Simple and Efficient Construction of Static Single
-// Assignment Form, CC 2013), so what is never read is not there. A register that a callee does not write is the
-// caller's after the call; one that it writes is a choice there, for what two calls write is not the same. Owns all it
-// has; one thread.
+// other. A copy is the value that it copies, for whoever reads it. Found from the places that read (M. Braun et al.,
+// Simple and Efficient Construction of Static Single Assignment Form, CC 2013), so what is never read is not there. A
+// register that a callee does not write is the caller's after the call; one that it writes is a choice there, for what
+// two calls write is not the same. Owns all it has; one thread.
 #pragma once
 
 #include <cstdint>

@@ -116,8 +116,10 @@ void Values::find_equal_predicates() {
 // A copy is what it was made of: so what is known of that under a condition holds of it, too. Not what R2UR copies:
 // that is one thread's, and another thread's may be another.
 void Values::find_copies() {
-  for (const std::uint32_t at : order_)
-    if (copied_by(flow_.instructions[at], flow_.word(at))) make_same(this->written(at)[0], read(at)[0]);
+  for (const std::uint32_t at : order_) {
+    const Registers* const copied = copied_by(flow_.instructions[at], flow_.word(at));
+    for (std::uint32_t i = 0; copied && i < copied->count; ++i) make_same(this->written(at)[i], read(at)[i]);
+  }
 }
 
 // What computes the same of the same has the same result: instructions that differ in nothing but where they put it.

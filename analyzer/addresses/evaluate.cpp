@@ -85,7 +85,8 @@ class Evaluation {
     std::set<std::int64_t> loops;
     for (std::size_t seen = 0; seen < used_.size();) {
       for (; seen < used_.size(); ++seen)
-        if (expressions_[used_[seen]].op == ExpressionOp::either) loops.insert(expressions_[used_[seen]].value);
+        if (expressions_[used_[seen]].op == ExpressionOp::either && expressions_[used_[seen]].value > 0)
+          loops.insert(expressions_[used_[seen]].value);
       for (const std::uint32_t counter : counters)
         if (state_[counter] == kNotSeen && loops.contains(expressions_[counter].value)) find_used(counter);
     }

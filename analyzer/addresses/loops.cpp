@@ -15,6 +15,20 @@ bool is_plain(const Range& range) { return range.reached && !range.indexed && ra
 
 }  // namespace
 
+void Loops::find_users() {
+  users_begin_.assign(expressions_.size() + 1, 0);
+  const auto each_operand = [&](const auto& act) {
+    for (const std::uint32_t at : used_)
+      for (unsigned i = 0; i < operands_of(expressions_[at].op); ++i)
+        act(i == 0 ? expressions_[at].a : expressions_[at].b, at);
+  };
+  each_operand([&](std::uint32_t operand, std::uint32_t) { ++users_begin_[operand + 1]; });
+  for (std::size_t i = 1; i < users_begin_.size(); ++i) users_begin_[i] += users_begin_[i - 1];
+  users_.resize(users_begin_.back());
+  std::vector<std::uint32_t> next(users_begin_.begin(), users_begin_.end() - 1);
+  each_operand([&](std::uint32_t operand, std::uint32_t at) { users_[next[operand]++] = at; });
+}
+
 // The largest that fits all: begins with all that there is, and takes back what is not so.
 void Loops::find_alignments() {
   alignments_.assign(expressions_.size(), kMostAlignment);
@@ -76,63 +90,61 @@ unsigned Loops::alignment(const Expression& each) const {
   }
 }
 
-// Those of one choice that are chained together: the further ones have no loop of their own.
+// Those of one choice, in their order.
 std::vector<std::uint32_t> Loops::alternatives(std::uint32_t choice) const {
   std::vector<std::uint32_t> all;
-  std::uint32_t at = choice;
-  for (;;) {
+  for (std::uint32_t at = choice;; at = expressions_[at].b) {
     const Expression& each = expressions_[at];
     all.push_back(each.a);
     const Expression& rest = expressions_[each.b];
-    if (rest.op != ExpressionOp::either || rest.value != 0 || each.b == choice || all.size() > kMostOpen) {
-      if (each.b != each.a) all.push_back(each.b);
-      return all;
-    }
-    at = each.b;
+    if (rest.op == ExpressionOp::either && rest.value == kRestOfChoice && all.size() <= kMostOpen) continue;
+    all.push_back(each.b);
+    return all;
   }
 }
 
-bool Loops::leads_to(std::uint32_t from, std::uint32_t choice) const {
-  std::vector<std::uint8_t> seen(expressions_.size());
-  std::vector<std::uint32_t> open{from};
-  seen[from] = 1;
+std::vector<bool> Loops::computed_from(std::uint32_t choice) const {
+  std::vector<bool> result(expressions_.size());
+  std::vector<std::uint32_t> open{choice};
+  result[choice] = true;
   while (!open.empty()) {
     const std::uint32_t at = open.back();
     open.pop_back();
-    if (at == choice) return true;
-    const Expression& each = expressions_[at];
-    for (unsigned i = 0; i < operands_of(each.op); ++i) {
-      const std::uint32_t operand = i == 0 ? each.a : each.b;
-      if (!std::exchange(seen[operand], 1)) open.push_back(operand);
+    for (std::uint32_t i = users_begin_[at]; i < users_begin_[at + 1]; ++i) {
+      if (result[users_[i]]) continue;
+      result[users_[i]] = true;
+      open.push_back(users_[i]);
     }
   }
-  return false;
+  return result;
 }
 
 // By how much it is more than the choice that it is computed from. Nothing where it is not that and a sum.
-std::optional<Loops::Step> Loops::step(std::uint32_t from, std::uint32_t choice,
-                                       std::vector<std::uint32_t>& open) const {
-  if (from == choice) return Step{};
-  if (open.size() > kMostOpen || std::ranges::find(open, from) != open.end()) return std::nullopt;
-  const Expression& each = expressions_[from];
-  open.push_back(from);
-  std::optional<Step> result;
-  if (each.op == ExpressionOp::where || each.op == ExpressionOp::when) {
-    result = step(each.a, choice, open);
-  } else if (each.op == ExpressionOp::either) {
-    const auto a = step(each.a, choice, open), b = step(each.b, choice, open);
-    if (a && b) result = Step{std::min(a->least, b->least), std::max(a->most, b->most)};
-  } else if (each.op == ExpressionOp::add) {
-    const bool a_leads = leads_to(each.a, choice), b_leads = leads_to(each.b, choice);
-    if (a_leads != b_leads) {
-      const auto rest = step(a_leads ? each.a : each.b, choice, open);
-      const Range& added = range_(a_leads ? each.b : each.a);
-      if (rest && is_plain(added) && !added.is_full(each.bits))
-        result = Step{rest->least + added.lo, rest->most + added.hi};
-    }
-  }
-  open.pop_back();
+std::optional<Loops::Step> Loops::step(std::uint32_t from, Way& way) const {
+  if (from == way.choice) return Step{};
+  if (way.open.size() > kMostOpen || std::ranges::find(way.open, from) != way.open.end()) return std::nullopt;
+  if (const auto known = way.known.find(from); known != way.known.end()) return known->second;
+  way.open.push_back(from);
+  const auto result = find_step(from, way);
+  way.open.pop_back();
+  way.known.emplace(from, result);
   return result;
+}
+
+std::optional<Loops::Step> Loops::find_step(std::uint32_t from, Way& way) const {
+  const Expression& each = expressions_[from];
+  if (each.op == ExpressionOp::where || each.op == ExpressionOp::when) return step(each.a, way);
+  if (each.op == ExpressionOp::either) {
+    const auto a = step(each.a, way), b = step(each.b, way);
+    if (a && b) return Step{std::min(a->least, b->least), std::max(a->most, b->most)};
+  }
+  if (each.op == ExpressionOp::add && way.leads[each.a] != way.leads[each.b]) {
+    const auto rest = step(way.leads[each.a] ? each.a : each.b, way);
+    const Range& added = range_(way.leads[each.a] ? each.b : each.a);
+    if (rest && is_plain(added) && !added.is_full(each.bits))
+      return Step{rest->least + added.lo, rest->most + added.hi};
+  }
+  return std::nullopt;
 }
 
 std::optional<Loops::Induction> Loops::induction(std::uint32_t choice) const {
@@ -140,14 +152,15 @@ std::optional<Loops::Induction> Loops::induction(std::uint32_t choice) const {
   result.alignment = kMostAlignment;
   bool is_first = true;
   const unsigned bits = expressions_[choice].bits;
+  Way way{choice, computed_from(choice), {}, {}};
   for (const std::uint32_t each : alternatives(choice)) {
-    if (!leads_to(each, choice)) {
+    result.goes_on.push_back(way.leads[each]);
+    if (!way.leads[each]) {
       result.first = either(result.first, range_(each), bits, focus_);
       result.alignment = std::min(result.alignment, alignments_[each]);
       continue;
     }
-    std::vector<std::uint32_t> open;
-    const auto by = step(each, choice, open);
+    const auto by = step(each, way);
     if (!by) return std::nullopt;
     result.least = is_first ? by->least : std::min(result.least, by->least);
     result.most = is_first ? by->most : std::max(result.most, by->most);
@@ -188,15 +201,22 @@ std::optional<Range> Loops::until_equal(std::uint32_t choice, const Induction& i
   return std::nullopt;
 }
 
+// Whether it begins anew wherever the counter does. Else it goes on while the counter counts again.
+bool Loops::begins_with(const Induction& counter, const Induction& other) {
+  if (counter.goes_on.size() != other.goes_on.size()) return false;
+  for (std::size_t i = 0; i < other.goes_on.size(); ++i)
+    if (other.goes_on[i] && !counter.goes_on[i]) return false;
+  return true;
+}
+
 std::vector<std::pair<std::uint32_t, Range>> Loops::bounded() const {
   std::map<std::int64_t, std::vector<std::pair<std::uint32_t, Induction>>> of_loop;
   for (const std::uint32_t at : used_)
-    if (expressions_[at].op == ExpressionOp::either && expressions_[at].value != 0)
+    if (expressions_[at].op == ExpressionOp::either && expressions_[at].value > 0)
       if (auto found = induction(at)) of_loop[expressions_[at].value].emplace_back(at, std::move(*found));
   std::vector<std::pair<std::uint32_t, Range>> result;
   for (const auto& [loop, choices] : of_loop) {
-    std::optional<Range::Number> repeats;
-    const auto at_most = [&](Range::Number count) { repeats = repeats ? std::min(*repeats, count) : count; };
+    std::vector<std::pair<const Induction*, Range::Number>> counters;  // and how often they repeat at most
     for (const auto& [choice, each] : choices) {
       const unsigned bits = expressions_[choice].bits;
       if (each.least != each.most || each.least == 0) continue;
@@ -207,10 +227,13 @@ std::vector<std::pair<std::uint32_t, Range>> Loops::bounded() const {
         range = *known;
       }
       const Range::Number room = range.hi - range.lo;
-      if (is_plain(range) && room + step < Range::Number{1} << bits) at_most(room / step);
+      if (is_plain(range) && room + step < Range::Number{1} << bits) counters.emplace_back(&each, room / step);
     }
-    if (!repeats) continue;
     for (const auto& [choice, each] : choices) {
+      std::optional<Range::Number> repeats;
+      for (const auto& [counter, count] : counters)
+        if (begins_with(*counter, each)) repeats = repeats ? std::min(*repeats, count) : count;
+      if (!repeats) continue;
       const unsigned bits = expressions_[choice].bits;
       constexpr Range::Number kMost = Range::Number{1} << 62;
       if (*repeats != 0 && (each.least < -kMost / *repeats || each.most > kMost / *repeats)) continue;

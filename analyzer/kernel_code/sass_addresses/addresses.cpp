@@ -88,6 +88,8 @@ std::int64_t Addresses::loop_of(ValueId choice) const {
   const Value& value = values_.all()[choice];
   if (value.predicate != kNoValue) return 0;
   const std::uint32_t block = conditions_.block_of(value.instruction);
+  // One for each way that leads there, in their order.
+  if (values_.begins_function(choice) != kNoBlock || value.count != flow_.blocks[block].from.size()) return 0;
   return loops_.contains(block) ? std::int64_t{block} + 1 : 0;
 }
 
@@ -97,7 +99,7 @@ bool Addresses::is_counter(ExpressionId choice) const {
   // Its alternatives, which are chained.
   std::vector<ExpressionId> alternatives{list_[choice].a};
   for (ExpressionId rest = list_[choice].b;; rest = list_[rest].b) {
-    const bool is_chain = list_[rest].op == ExpressionOp::either && list_[rest].value == 0 && rest != choice;
+    const bool is_chain = list_[rest].op == ExpressionOp::either && list_[rest].value == kRestOfChoice;
     alternatives.push_back(is_chain ? list_[rest].a : rest);
     if (!is_chain || alternatives.size() > kMostSteps) break;
   }
@@ -127,7 +129,7 @@ bool Addresses::is_counter(ExpressionId choice) const {
 std::vector<ExpressionId> Addresses::counters() {
   std::unordered_set<std::int64_t> loops;
   for (ExpressionId id = 0; id < list_.size(); ++id)
-    if (list_[id].op == ExpressionOp::either && list_[id].value != 0) loops.insert(list_[id].value);
+    if (list_[id].op == ExpressionOp::either && list_[id].value > 0) loops.insert(list_[id].value);
   std::vector<ExpressionId> found;
   for (ValueId value = 0; value < values_.all().size(); ++value) {
     const Value& each = values_.all()[value];

@@ -57,7 +57,7 @@ ExpressionId ExpressionList::choice(unsigned bits, std::int64_t loop) {
 void ExpressionList::fill(ExpressionId choice, std::span<const ExpressionId> alternatives) {
   ExpressionId rest = alternatives.back();
   for (std::size_t i = alternatives.size() - 1; i-- > 1;) {
-    const ExpressionId next = this->choice(all_[choice].bits, 0);
+    const ExpressionId next = this->choice(all_[choice].bits, kRestOfChoice);
     all_[next].a = alternatives[i];
     all_[next].b = rest;
     rest = next;

@@ -38,8 +38,9 @@ namespace nimble {
   X(widen_signed, "sext", 1)                                                                                       \
   X(low, "low", 1) /* the lower half of 64 bits */                                                                 \
   X(high, "high", 1)                                                                                               \
-  X(either, "either", 2) /* one or the other; the only one that may lead to itself. `value` is not zero where a */ \
-                         /* loop begins: all that stand at its beginning have the same */                          \
+  X(either, "either", 2) /* one or the other; the only one that may lead to itself. `value`: which loop begins */  \
+                         /* there, more than zero; all at its beginning have their alternatives in one order. */   \
+                         /* 0: none does; kRestOfChoice */                                                         \
   X(divide, "/", 2)      /* without a sign; up to `value` less than that */                                        \
   X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */              \
   X(remainder_signed, "s%", 2) /* with the sign of the first */                                                    \
@@ -85,6 +86,8 @@ enum class ExpressionLaunch : std::uint8_t {
 
 enum class ExpressionRelation : std::uint8_t { less, at_most, greater, at_least, equal, not_equal, count };
 inline constexpr std::int64_t kSignedRelation = 8;  // added to a relation of numbers with a sign
+// Of `either`: further alternatives of the one whose second operand it is.
+inline constexpr std::int64_t kRestOfChoice = -1;
 
 struct Expression {
   ExpressionOp op = ExpressionOp::unknown;

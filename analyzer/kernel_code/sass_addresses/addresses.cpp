@@ -82,6 +82,11 @@ std::vector<Comparison> Addresses::conditions(ValueId choice, const Source& sour
   return conditions_.along(source.from, conditions_.block_of(values_.all()[choice].instruction));
 }
 
+std::span<const Comparison> Addresses::known_at(std::uint32_t instruction) {
+  if (values_.stands_for_others(instruction)) return {};
+  return conditions_.at(instruction);
+}
+
 // A block of a loop that can be reached from outside of it is where the loop begins; of those within it, all that more
 // than one way leads to are taken for that, too: it says no more than that the choices are made at the same time.
 std::int64_t Addresses::loop_of(ValueId choice) const {

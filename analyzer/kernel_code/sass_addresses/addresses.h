@@ -113,6 +113,8 @@ class Addresses {
   };
   std::vector<Source> sources(ValueId choice) const;
   std::vector<Comparison> conditions(ValueId choice, const Source& source);
+  // What holds wherever what this instruction computes is computed.
+  std::span<const Comparison> known_at(std::uint32_t instruction);
   // Which loop begins where the choice stands, plus one; 0 where none does.
   std::int64_t loop_of(ValueId choice) const;
   bool is_counter(ExpressionId choice) const;

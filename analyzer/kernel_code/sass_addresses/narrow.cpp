@@ -155,7 +155,7 @@ ExpressionId Addresses::operand(std::uint32_t at, const SourceOperand& operand, 
 }
 
 ExpressionId Addresses::narrowed(std::uint32_t at, ValueId value, ExpressionId id, int depth) {
-  return narrowed(conditions_.at(at), value, id, depth);
+  return narrowed(known_at(at), value, id, depth);
 }
 
 ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth) {

@@ -254,7 +254,7 @@ ExpressionId Addresses::wide_operand(std::uint32_t at, const SourceOperand& oper
   }
   if (!operand.is_wide()) return list_.make(ExpressionOp::widen, plain(at, operand, depth));
   const Pair pair{operand.values[0], operand.values[1]};
-  return wide_narrowed(conditions_.at(at), pair, wide(pair, depth + 1), depth + 1);
+  return wide_narrowed(known_at(at), pair, wide(pair, depth + 1), depth + 1);
 }
 
 // A half from each of two operands.
@@ -263,7 +263,7 @@ ExpressionId Addresses::wide_operand(std::uint32_t low_at, const SourceOperand& 
   using Kind = SourceOperand::Kind;
   if (low.kind == Kind::registers && high.kind == Kind::registers) {
     const Pair pair{low.values[0], high.values[0]};
-    return wide_narrowed(conditions_.at(low_at), pair, wide(pair, depth + 1), depth + 1);
+    return wide_narrowed(known_at(low_at), pair, wide(pair, depth + 1), depth + 1);
   }
   if (low.kind == Kind::constant && high.kind == Kind::constant && low.bank == 0 && high.bank == 0 &&
       high.offset == low.offset + 4) {

@@ -58,6 +58,9 @@ class Values {
     bool is_true = false;
   };
   const Fact& guard(std::uint32_t instruction) const { return guards_[instruction]; }
+  // Whether what other instructions compute, elsewhere, is read as what this one does: since it is the same. What holds
+  // where this one runs need not hold there.
+  bool stands_for_others(std::uint32_t instruction) const { return stands_for_others_.contains(instruction); }
   // Instructions that were reached, in the order of the text.
   std::span<const std::uint32_t> order() const { return order_; }
 
@@ -106,6 +109,7 @@ class Values {
 
   std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
   std::vector<Fact> guards_;      // by instruction
+  std::unordered_set<std::uint32_t> stands_for_others_;
 
   // While it is built: per block, the last value of each variable that it writes, ascending; the
   // choices at blocks' entries, and those of which the sources are yet to be found.

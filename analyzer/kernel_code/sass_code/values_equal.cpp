@@ -156,6 +156,7 @@ void Values::find_equal_results() {
     const auto results = written(at);
     const auto [found, is_new] = known.emplace(std::move(key), results[0]);
     if (is_new) continue;
+    stands_for_others_.insert(values_[found->second].instruction);
     // Results come one after the other.
     for (std::size_t i = 0; i < results.size(); ++i) make_same(results[i], found->second + static_cast<ValueId>(i));
   }

@@ -115,7 +115,22 @@ class Run {
     if (is_inside) return;
     complain(access, "gets",
              "to byte " + std::to_string(first) + " of what word " + std::to_string(word) +
-                 " points to, which is out of bounds,");
+                 " points to, which is out of bounds, " + spoken(found->second.all) + ',');
+  }
+
+  // The bounds, and what they follow from.
+  std::string spoken(const std::vector<analyzer::Reach>& bounds) const {
+    std::string text = "those of " + std::to_string(launch_.threads) + " threads in " + std::to_string(launch_.blocks) +
+                       " blocks with parameters";
+    for (std::size_t at = 0; at + 4 <= launch_.params.size(); at += 4) {
+      std::int32_t number = 0;
+      std::memcpy(&number, &launch_.params[at], sizeof number);
+      text += ' ' + std::to_string(number);
+    }
+    text += " being";
+    for (const analyzer::Reach& each : bounds)
+      text += " [" + std::to_string(each.first) + ", " + std::to_string(each.last) + ")";
+    return text;
   }
 
   void judge(const emulator::Access& access) {

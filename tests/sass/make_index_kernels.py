@@ -179,7 +179,7 @@ class Kernel:
         if kind < 3:
             return f"({self.number(depth + 1)} {relation} {self.pick(self.number(depth + 1), self.const())})"
         if kind == 3:
-            return f"((unsigned)({self.number(depth + 1)}) {relation} {self.pick(self.const(0, 60) + 'u', self.rng.choice(self.unsigneds))})" \
+            return f"((unsigned)({self.number(depth + 1)}) {relation} {self.pick('(unsigned)' + self.const(0, 60), self.rng.choice(self.unsigneds))})" \
                 if self.chance(70) else f"({self.rng.choice(self.unsigneds)} {relation} (unsigned)({self.number(depth + 1)}))"
         if kind == 4:
             return f"({self.wide(depth + 1)} {relation} {self.pick(self.wide(depth + 1), '7ll', '0ll', '5000000000ll')})"
@@ -495,7 +495,7 @@ class Kernel:
         return "\n".join([head] + self.lines + ["}"])
 
     def layout(self):
-        return f"{self.name} {self.offset} {','.join(map(str, self.words))} indices"
+        return f"{self.name} {self.offset} {','.join(map(str, self.words))} extreme"
 
 
 def write(folder, seed, count):

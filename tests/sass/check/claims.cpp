@@ -38,6 +38,25 @@ std::uint32_t some_number(Random& random, bool small) {
   }
 }
 
+// Near where the sign or the carry changes.
+std::uint32_t extreme_number(Random& random) {
+  const std::uint32_t near = random.below(3) == 0 ? random.below(64) : 0;
+  switch (random.below(6)) {
+    case 0:
+      return 0x7fffffffu - near;
+    case 1:
+      return 0x80000000u + near;
+    case 2:
+      return 0u - near;
+    case 3:
+      return (1u << random.below(32)) - 1;
+    case 4:
+      return 0u - (1u << random.below(32));
+    default:
+      return 1u << random.below(32);
+  }
+}
+
 struct Object {
   bool is_variable = false;
   std::uint32_t word = 0;
@@ -52,11 +71,14 @@ class Run {
     launch_.threads = random_.below(4) == 0 ? 1 : random_.below(3) == 0 ? 40 : 4 + random_.below(29);
     launch_.blocks = random_.below(3) == 0 ? 2 : 1;
     launch_.params.assign(program.param_bytes, 0);
-    for (std::uint32_t at = 0; at + 4 <= program.param_bytes; at += 4) put(at, some_number(random_, measure.small), 4);
+    const bool is_extreme = layout.extreme && random_.below(2) == 0;
+    for (std::uint32_t at = 0; at + 4 <= program.param_bytes; at += 4)
+      put(at, is_extreme && random_.below(3) == 0 ? extreme_number(random_) : some_number(random_, measure.small), 4);
     for (std::uint32_t at = 0; at + 8 <= program.param_bytes; at += 8) {
       const bool is_pointer = layout.known ? std::ranges::count(layout.pointers, at) != 0 : random_.below(4) != 0;
       // Numbers of 64 bits are small.
-      if (!is_pointer && (!layout.known || random_.below(4) != 0)) put(at + 4, 0, 4);
+      if (!is_pointer && (!layout.known || random_.below(is_extreme ? 2 : 4) != 0))
+        put(at + 4, is_extreme && random_.below(2) == 0 ? 0xffffffffu : 0, 4);
       if (is_pointer) put(at, add({false, at, {}}), 8);
     }
     for (const emulator::Variable& variable : program.variables)

@@ -21,6 +21,7 @@ struct Layout {
   std::uint32_t bytes = 0;
   std::vector<std::uint32_t> pointers;  // words; where this is unknown, any word may be one
   bool known = false;
+  bool extreme = false;  // its numbers are at the ends of what they can be, too
 };
 
 struct Claims {

@@ -81,7 +81,7 @@ std::optional<Options> read_options(int count, char** arguments) {
   return options;
 }
 
-// A line: name, bytes, words that are pointers, how it takes indices.
+// A line: name, bytes, words that are pointers, how it takes indices: `bounded`, `free`, `extreme`.
 std::map<std::string, Layout> read_layouts(const std::string& path) {
   std::map<std::string, Layout> layouts;
   if (path.empty()) return layouts;
@@ -90,8 +90,9 @@ std::map<std::string, Layout> read_layouts(const std::string& path) {
   while (std::getline(lines, line)) {
     std::istringstream fields(line);
     Layout layout;
-    std::string words, word;
-    fields >> layout.name >> layout.bytes >> words;
+    std::string words, word, indices;
+    fields >> layout.name >> layout.bytes >> words >> indices;
+    layout.extreme = indices == "extreme";
     std::istringstream list(words);
     while (std::getline(list, word, ',')) layout.pointers.push_back(static_cast<std::uint32_t>(std::stoul(word)));
     layout.known = true;

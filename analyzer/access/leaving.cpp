@@ -82,6 +82,13 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
   return numbers;
 }
 
+std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
+  std::vector<std::uint32_t> words;
+  for (const PointerWord& pointer : op.pointers)
+    if (pointer.at < kAtGlobals) words.push_back(pointer.at);
+  return words;
+}
+
 // How well it is known where a group gets to.
 enum class Bounds : std::uint8_t { tight, loose };
 
@@ -122,9 +129,7 @@ void add_where_numbers_lead(const OpQuestion& op, std::span<const std::int64_t> 
 }  // namespace
 
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found) {
-  std::vector<std::uint32_t> pointers;
-  for (const PointerWord& pointer : op.pointers)
-    if (pointer.at < kAtGlobals) pointers.push_back(pointer.at);
+  const std::vector<std::uint32_t> pointers = pointer_words(op);
   const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
   for (const AddressGroup& group : extents.groups) {
     if (group.numbers.empty()) continue;
@@ -151,6 +156,24 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
       add_where_numbers_lead(op, numbers_of(op, extents, group, *pointer), spans, bounds, *pointer, group, found);
     }
   }
+}
+
+bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words) {
+  constexpr std::int64_t kNoMemory = std::int64_t{1} << 32;  // below this address there is none
+  const std::vector<std::uint32_t> pointers = pointer_words(op);
+  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
+  bool any = false;
+  for (const AddressGroup& group : extents.groups) {
+    const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
+    if (std::ranges::none_of(words, is_of)) continue;
+    any = true;
+    const auto reached = reach_without_pointer(extents, group, launch);
+    if (!reached) return false;
+    const bool is_nowhere = std::ranges::all_of(
+        *reached, [&](const Reach& each) { return !each.indexed && each.first >= 0 && each.last <= kNoMemory; });
+    if (!is_nowhere) return false;
+  }
+  return any;
 }
 
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {

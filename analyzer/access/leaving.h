@@ -7,6 +7,8 @@
 // thread. No errors.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analyzer/access/access.h"
@@ -15,6 +17,11 @@ namespace nimble::analyzer {
 
 // Appends accesses to whole objects, by their index in op.objects.
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
+
+// Whether accesses by these words, none of which is a pointer in this launch, touch no memory at all: they are not
+// made, or only near address zero. What has to stay as it is for that to hold is all that pin_extents() names, and the
+// words.
+bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words);
 
 // Whether there is any.
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents);

@@ -211,8 +211,11 @@ class Evaluation {
 
 }  // namespace
 
-std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
-                                        const LaunchValues& launch) {
+namespace {
+
+// From the pointer in that word; Range::kNoBase: from none.
+std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, const AddressGroup& group,
+                                             std::uint32_t pointer, const LaunchValues& launch) {
   if (!group.complete) return std::nullopt;
   Evaluation evaluation(extents.expressions, pointer, launch);
   if (!evaluation.run(group.uses, extents.counters)) return std::nullopt;
@@ -221,13 +224,27 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
   for (const AddressUse& use : group.uses) {
     const Range& range = evaluation[use.address];
     if (!range.reached) continue;
-    if (std::ranges::find(group.at, range.base) == group.at.end()) return std::nullopt;
+    const bool is_known = pointer == Range::kNoBase ? range.base == Range::kNoBase
+                                                    : std::ranges::find(group.at, range.base) != group.at.end();
+    if (!is_known) return std::nullopt;
     if (range.base != pointer) continue;
     if (use.bytes == 0 || range.lo < -kFarthest || range.hi > kFarthest) return std::nullopt;
     result.push_back(
         {static_cast<std::int64_t>(range.lo), static_cast<std::int64_t>(range.hi) + use.bytes, range.indexed});
   }
   return result;
+}
+
+}  // namespace
+
+std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
+                                        const LaunchValues& launch) {
+  return reach_from(extents, group, pointer, launch);
+}
+
+std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
+                                                        const LaunchValues& launch) {
+  return reach_from(extents, group, Range::kNoBase, launch);
 }
 
 bool is_well_formed(const AddressExtents& extents) {

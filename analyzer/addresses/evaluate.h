@@ -35,6 +35,11 @@ struct Reach {
 std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
                                         const LaunchValues& launch);
 
+// The same where none of the group's words points anywhere: as numbers, they are all null, say. Addresses then are from
+// zero on.
+std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
+                                                        const LaunchValues& launch);
+
 // Whether all operands are there, of the bits that their operation takes, and nothing but `either` leads back.
 bool is_well_formed(const AddressExtents& extents);
 

@@ -165,6 +165,9 @@ Range where(const Range& a, std::int64_t relation, const Range& b, unsigned bits
   if (!b.reached) return b;
   const bool is_signed = (relation & kSignedRelation) != 0;
   const auto how = static_cast<ExpressionRelation>(relation & ~kSignedRelation);
+  // What points to memory is not null.
+  const bool is_tested = a.base != Range::kNoBase && a.lo == 0 && a.hi == 0 && !a.indexed && b.is_number() && b.lo == 0;
+  if (is_tested && how == equal) return {};
   if (a.base != Range::kNoBase || b.base != Range::kNoBase || a.indexed) return a;
   Range x = is_signed ? a.as_signed(bits) : a.as_unsigned(bits);
   if (b.indexed) {

@@ -117,6 +117,7 @@ std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const Proven
   // Null is not followed if nothing can be added to it. Anything else may be a pointer with a tag in it, or a part of
   // one.
   if (leads || (!disguised && !has_numbers(op))) return {};
+  if (!disguised && touches_nothing(op, op.trace.functions[op.call.function].proof->extents, access.at)) return {};
   return "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
          " of its parameters, which is " + (disguised ? "not a pointer" : "null, and it may add others to it");
 }

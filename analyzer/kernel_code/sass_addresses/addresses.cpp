@@ -165,7 +165,7 @@ ExpressionId Addresses::address(std::uint32_t at, const MemoryOperand& operand) 
   };
   if (operand.base && !add(*operand.base, false)) return list_.unknown(64);
   if (operand.uniform && !add(*operand.uniform, true)) return list_.unknown(64);
-  return all;
+  return list_.is_unknown(all) ? all : possible(conditions_.at(at), all, 0);
 }
 
 }  // namespace nimble::code::sass

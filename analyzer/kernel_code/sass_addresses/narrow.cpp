@@ -181,15 +181,24 @@ ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueI
 }
 
 ExpressionId Addresses::possible(std::span<const Comparison> comparisons, ExpressionId id, int depth) {
-  constexpr std::size_t kMostConditions = 2;
+  constexpr std::size_t kMostConditions = 3;
   if (depth > kMostDepth) return id;
   std::size_t count = 0;
   for (const Comparison& each : comparisons) {
-    if (each.lower != Comparison::kNoInstruction || count == kMostConditions) continue;
+    if (count == kMostConditions) break;
     const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
-    if (of_it.a.is_wide() || of_it.b.is_wide()) continue;
-    const ExpressionId left = plain(each.instruction, of_it.a, depth + 1),
-                       right = plain(each.instruction, of_it.b, depth + 1);
+    ExpressionId left = 0, right = 0;
+    if (each.lower != Comparison::kNoInstruction) {
+      const SourceOperands of_lower = operands_of(flow_, values_, each.lower);
+      left = wide_operand(each.lower, of_lower.a, each.instruction, of_it.a, depth + 1);
+      right = wide_operand(each.lower, of_lower.b, each.instruction, of_it.b, depth + 1);
+    } else if (of_it.a.is_wide() || of_it.b.is_wide()) {
+      left = wide_operand(each.instruction, of_it.a, depth + 1);
+      right = wide_operand(each.instruction, of_it.b, depth + 1);
+    } else {
+      left = plain(each.instruction, of_it.a, depth + 1);
+      right = plain(each.instruction, of_it.b, depth + 1);
+    }
     if (list_.is_unknown(left) || list_.is_unknown(right)) continue;
     const ExpressionId condition =
         list_.make(ExpressionOp::where, left, right,

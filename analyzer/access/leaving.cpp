@@ -139,7 +139,8 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
       const Object& object = op.objects.objects()[pointer->object];
       const std::uint64_t address = object.base + pointer->offset;
       std::vector<Span> spans;
-      Bounds bounds = Bounds::loose;
+      // PTX tells which numbers are added, and no more.
+      Bounds bounds = extents.expressions.empty() ? Bounds::tight : Bounds::loose;
       if (const auto reached = reach(extents, group, at, launch)) {
         bounds = Bounds::tight;
         constexpr std::uint64_t kTight = 16;  // times the object

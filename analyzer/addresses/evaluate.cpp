@@ -227,8 +227,9 @@ std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, cons
     const bool is_known = pointer == Range::kNoBase ? range.base == Range::kNoBase
                                                     : std::ranges::find(group.at, range.base) != group.at.end();
     if (!is_known) return std::nullopt;
-    if (range.base != pointer) continue;
+    // So far may be another pointer's memory, of which the number that is added was made.
     if (use.bytes == 0 || range.lo < -kFarthest || range.hi > kFarthest) return std::nullopt;
+    if (range.base != pointer) continue;
     result.push_back(
         {static_cast<std::int64_t>(range.lo), static_cast<std::int64_t>(range.hi) + use.bytes, range.indexed});
   }
@@ -255,6 +256,15 @@ bool is_well_formed(const AddressExtents& extents) {
     if ((each.bits != 32 && each.bits != 64) || each.op > where) return false;
     const bool widens = each.op == widen || each.op == widen_signed, halves = each.op == low || each.op == high;
     if ((widens && each.bits != 64) || (halves && each.bits != 32)) return false;
+    constexpr std::int64_t kMost = 0xffffffff;
+    const bool is_small = each.value >= 0 && (each.bits == 64 || each.value <= kMost);
+    if (each.op == up_to && !is_small) return false;
+    if (each.op == ExpressionOp::launch && (each.value < 0 || each.value >= static_cast<int>(ExpressionLaunch::count)))
+      return false;
+    const auto relation = each.value & ~kSignedRelation;
+    if (each.op == where && (relation < 0 || relation >= static_cast<int>(ExpressionRelation::count))) return false;
+    if (each.op == param && each.a > each.bits / 8) return false;
+    if (each.op == ExpressionOp::either && each.value < kRestOfChoice) return false;
     for (unsigned i = 0; i < operands_of(each.op); ++i) {
       const std::uint32_t operand = i == 0 ? each.a : each.b;
       if (operand >= expressions.size() || (each.op != either && operand >= at)) return false;

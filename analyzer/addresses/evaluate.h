@@ -40,7 +40,8 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
                                                         const LaunchValues& launch);
 
-// Whether all operands are there, of the bits that their operation takes, and nothing but `either` leads back.
+// Whether all operands are there, of the bits that their operation takes, values are what the operation may have, and
+// nothing but `either` leads back.
 bool is_well_formed(const AddressExtents& extents);
 
 // A number among the parameters: its first byte, and how many there are.

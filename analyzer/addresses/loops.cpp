@@ -42,6 +42,25 @@ void Loops::find_alignments() {
   }
 }
 
+// Whether it is the same number wherever it stands; of two that were loaded, or are not known, one expression is made.
+bool Loops::is_one_value(std::uint32_t expression) const {
+  std::vector<bool> seen(expressions_.size());
+  std::vector<std::uint32_t> open{expression};
+  seen[expression] = true;
+  while (!open.empty()) {
+    const Expression& each = expressions_[open.back()];
+    open.pop_back();
+    if (each.op == ExpressionOp::up_to || each.op == ExpressionOp::loaded || each.op == ExpressionOp::unknown)
+      return false;
+    for (unsigned i = 0; i < operands_of(each.op); ++i) {
+      const std::uint32_t operand = i == 0 ? each.a : each.b;
+      if (!seen[operand]) open.push_back(operand);
+      seen[operand] = true;
+    }
+  }
+  return true;
+}
+
 unsigned Loops::alignment(const Expression& each) const {
   using enum ExpressionOp;
   const auto of = [&](std::uint32_t at) {
@@ -61,7 +80,8 @@ unsigned Loops::alignment(const Expression& each) const {
         if (minus.op != negate || expressions_[minus.a].op != bit_and) continue;
         const Expression& masked = expressions_[minus.a];
         for (const auto& [value, mask] : {std::pair{masked.a, masked.b}, std::pair{masked.b, masked.a}})
-          if (value == whole && expressions_[mask].op == constant && expressions_[mask].value >= 0)
+          if (value == whole && expressions_[mask].op == constant && expressions_[mask].value >= 0 &&
+              is_one_value(whole))
             return static_cast<unsigned>(std::countr_one(static_cast<std::uint64_t>(expressions_[mask].value)));
       }
       return std::min(of(each.a), of(each.b));

@@ -52,6 +52,7 @@ class Loops {
 
   void find_users();
   void find_alignments();
+  bool is_one_value(std::uint32_t expression) const;
   unsigned alignment(const Expression& each) const;
   std::optional<Induction> induction(std::uint32_t choice) const;
   std::vector<std::uint32_t> alternatives(std::uint32_t choice) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 namespace nimble::analyzer {
@@ -40,12 +41,24 @@ Range add(const Range& a, const Range& b, unsigned bits) {
   return sum;
 }
 
+// Of all numbers from one to the other with all of those; nothing where they are too large for that.
+std::optional<std::pair<Number, Number>> products(const Range& x, Number p, Number q) {
+  Number all[4];
+  if (__builtin_mul_overflow(x.lo, p, &all[0]) || __builtin_mul_overflow(x.lo, q, &all[1]) ||
+      __builtin_mul_overflow(x.hi, p, &all[2]) || __builtin_mul_overflow(x.hi, q, &all[3]))
+    return std::nullopt;
+  const auto [lo, hi] = std::ranges::minmax(all);
+  constexpr Number kMost = Number{1} << 125;  // there is room for what is still done with them
+  if (lo < -kMost || hi > kMost) return std::nullopt;
+  return std::pair(lo, hi);
+}
+
 Range multiply(Range a, Range b, unsigned bits) {
   if (a.base != Range::kNoBase || b.base != Range::kNoBase) return Range::full(bits);
-  // All readings are right; with a sign the numbers are smallest, and products fit.
+  // All readings are right; with a sign the numbers are smallest.
   const Range x = Range::of(a.lo, a.hi, bits), y = Range::of(b.lo, b.hi, bits);
-  const auto [lo, hi] = std::minmax({x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi});
-  Range product = Range::of(lo, hi, bits);
+  const auto ends = products(x, y.lo, y.hi);
+  Range product = ends ? Range::of(ends->first, ends->second, bits) : Range::full(bits);
   product.indexed = a.indexed || b.indexed;
   return product;
 }
@@ -76,11 +89,8 @@ Range shift_left(const Range& a, const Range& by, unsigned bits) {
   if (a.base != Range::kNoBase && most > 0) return Range::full(bits);
   if (a.base != Range::kNoBase) return a;
   const Range x = Range::of(a.lo, a.hi, bits);
-  constexpr unsigned kMostPlaces = 63;  // products fit
-  if (most > kMostPlaces && (x.lo != 0 || x.hi != 0)) return Range::full(bits);
-  const Number p = power(least), q = power(most);
-  const auto [lo, hi] = std::minmax({x.lo * p, x.lo * q, x.hi * p, x.hi * q});
-  Range result = Range::of(lo, hi, bits);
+  const auto ends = products(x, power(least), power(most));
+  Range result = ends ? Range::of(ends->first, ends->second, bits) : Range::full(bits);
   result.indexed = a.indexed;
   return result;
 }
@@ -247,7 +257,7 @@ Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range&
     case multiply:
       return analyzer::multiply(a, b, bits);
     case shift_left:
-      if (b.indexed) return weak(a, b, bits);
+      if (!is_plain(b)) return weak(a, b, bits);
       return analyzer::shift_left(a, b, bits);
     case where:
       return analyzer::where(a, value, b, bits);

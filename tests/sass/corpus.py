@@ -8,6 +8,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import make_index_kernels  # noqa: E402
 import make_kernels  # noqa: E402
 
 # Of kernels that are made for each virtual architecture: for which ones they are compiled. 91 is 90a.
@@ -27,6 +28,10 @@ def name_of(arch):
 
 def write_kernels(folder, seed, count, level=75):
     make_kernels.write(folder, seed, count, level)
+
+
+def write_index_kernels(folder, seed, count):
+    make_index_kernels.write(folder, seed, count)
 
 
 def compile_kernels(nvcc, folder, archs=None, source=None, ptx_arch=75):

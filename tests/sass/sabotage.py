@@ -91,6 +91,62 @@ RULES = {
         "make_same(this->written(at)[i], at > 0 && read(at - 1).size() == 1 ? read(at - 1)[0] : read(at)[i]);"),
 }
 
+# Of how far addresses get: kernels of make_index_kernels.py show them.
+EXTENTS = {
+    "a comparison has the opposite outcome": (
+        "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
+    "a comparison without a sign has one": (
+        "sass_addresses/conditions.cpp", "kOpposites[how], word.bit(73) != 0}", "kOpposites[how], true}"),
+    "a branch leads where its condition does not hold": (
+        "sass_addresses/conditions.cpp", "(flow_.blocks[to].begin == target) == guard.is_true",
+        "(flow_.blocks[to].begin == target) != guard.is_true"),
+    "what goes on had the condition to end": (
+        "sass_addresses/conditions.cpp", "facts.push_back({guard.predicate, !guard.is_true});",
+        "facts.push_back({guard.predicate, guard.is_true});"),
+    "a table's rows are those of the other outcome": (
+        "sass_addresses/conditions.cpp", "(table >> row & 1) == (fact.is_true ? 1u : 0u)", "(table >> row & 1) != (fact.is_true ? 1u : 0u)"),
+    "upper halves are compared alone": (
+        "sass_addresses/conditions.cpp", "comparison.lower = values_.all()[lower].instruction;", "found.push_back(comparison); return;"),
+    "any block before it dominates a block": (
+        "sass_addresses/dominators.cpp", "now = now == kNoBlock ? from.block : common(now, from.block);", "now = from.block;"),
+    "what holds at one place holds where the same is computed": (
+        "sass_addresses/addresses.cpp", "if (values_.stands_for_others(instruction)) return {};", ""),
+    "a loop's counter begins anew with whatever it counts": (
+        "../addresses/loops.cpp", "if (other.goes_on[i] && !counter.goes_on[i]) return false;", ""),
+    "a loop repeats once less": ("../addresses/loops.cpp", "room / step);", "room / step - 1);"),
+    "a loop ends a step before it is equal": (
+        "../addresses/loops.cpp", "const Range::Number stops = to.lo - step;", "const Range::Number stops = to.lo - 2 * step;"),
+    "what grows is taken as it is": (
+        "../addresses/evaluate.cpp", "if (round >= kPlainRounds) now = widened(known, now, each.bits, round);",
+        "if (round >= kPlainRounds) return false;"),
+    "the last thread is not there": (
+        "../addresses/evaluate.cpp", "return Range::of(0, Range::Number{threads} - 1, bits);", "return Range::of(0, Range::Number{threads} - 2, bits);"),
+    "a sign is extended by zeros, and zeros by a sign": (
+        "../addresses/range.cpp", "op == widen ? a.as_unsigned(32) : a.as_signed(32)", "op == widen ? a.as_signed(32) : a.as_unsigned(32)"),
+    "less leaves out the last": ("../addresses/range.cpp", "x.hi = std::min(x.hi, y.hi - 1)", "x.hi = std::min(x.hi, y.hi - 2)"),
+    "a choice ends where the first does": (
+        "../addresses/range.cpp", "std::max(a.hi, b.hi + shift), bits);", "std::max(a.hi, std::min(a.hi, b.hi) + shift), bits);"),
+    "a product's ends are those of the lower factor": (
+        "../addresses/range.cpp", "__builtin_mul_overflow(x.hi, q, &all[3])", "__builtin_mul_overflow(x.hi, p, &all[3])"),
+    "a shift to the right has no sign": (
+        "../addresses/range.cpp", "const auto [least, most] = places(by, bits);\n  const Range x = is_signed ? a.as_signed(bits) : a.as_unsigned(bits);",
+        "const auto [least, most] = places(by, bits); const Range x = a.as_unsigned(bits);"),
+    "what is kept of bits is half": ("../addresses/range.cpp", "return Range::of(0, bits_kept, bits);", "return Range::of(0, bits_kept / 2, bits);"),
+    "or adds no bits": ("../addresses/range.cpp", "std::min(ones(std::max(x.hi, y.hi)), x.hi + y.hi)", "std::max(x.hi, y.hi)"),
+    "the least is the greatest": ("../addresses/range.cpp", "return is_least ? Range::of", "return !is_least ? Range::of"),
+    "a remainder is half as large": ("../addresses/range.cpp", "* divisors - 1;", "* divisors / 2;"),
+    "a quotient is by the largest alone": ("../addresses/range.cpp", "hi = y.lo == 0 ? x.hi : x.hi / y.lo;", "hi = y.hi == 0 ? x.hi : x.hi / y.hi;"),
+    "an upper half is another operand's": (
+        "sass_addresses/wide.cpp", "wide_operand(low, lows[i], high, highs[best[i]], depth)", "wide_operand(low, lows[i], high, highs[(best[i] + 1) % 3], depth)"),
+    "what is negated is added": (
+        "sass_addresses/narrow.cpp", "return operand.negated ? list_.negate(id) : id;", "return id;"),
+    "a sum of three is one of two": (
+        "sass_addresses/narrow.cpp", "&from.a, &from.b, has_three ? &from.c : nullptr", "&from.a, &from.b, (const SourceOperand*)nullptr"),
+    "a product's operands stand where those of others do": (
+        "sass_addresses/operands.cpp", "const bool is_swapped = (form == 2", "const bool is_swapped = false && (form == 2"),
+    "an access has one byte": ("sass_flow/flow.cpp", "access.uses.push_back({id, memory.bytes});", "access.uses.push_back({id, 1});"),
+}
+
 
 def break_rule(source, old, new, path):
     with open(os.path.join(ROOT, FOLDER, source)) as file:
@@ -125,6 +181,7 @@ def main():
     options = parser.parse_args()
     objects = glob.glob(os.path.join(options.build, "tests/sass/CMakeFiles/sass_oracle.dir/check/*.o"))
     libraries = [os.path.join(options.build, "tests/sass/libsass_emulator.a"),
+                 os.path.join(options.build, "analyzer/libnimble_analyzer.a"),
                  os.path.join(options.build, "analyzer/kernel_code/libnimble_code.a")]
     for name in ("lz4", "zstd", "xxhash"):
         libraries += glob.glob(os.path.join(options.build, "**", f"libnimble_{name}.a"), recursive=True)
@@ -136,7 +193,12 @@ def main():
             of_level = os.path.join(folder, str(level))
             corpus.write_kernels(of_level, options.seed, options.programs if level == 75 else options.programs // 2, level)
             sets.append((of_level, *corpus.compile_kernels(options.nvcc, of_level, ptx_arch=level)))
-        for name, (source, old, new) in RULES.items():
+        indices = os.path.join(folder, "indices")
+        corpus.write_index_kernels(indices, options.seed, 2 * options.programs)
+        of_indices = [(indices, *corpus.compile_kernels(options.nvcc, indices))]
+        rules = [(name, sets, rule) for name, rule in RULES.items()]
+        rules += [(name, of_indices, rule) for name, rule in EXTENTS.items()]
+        for name, sets, (source, old, new) in rules:
             if options.only and options.only not in name:
                 continue
             path, oracle = os.path.join(folder, os.path.basename(source)), os.path.join(folder, "oracle")

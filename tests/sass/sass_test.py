@@ -9,6 +9,7 @@ import corpus
 
 BUILD, NVCC = sys.argv[1:3]
 KERNELS, RUNS, MUTATIONS = 60, 20, 40
+INDEX_KERNELS = 100
 NEWER_KERNELS = 20  # that take what only newer architectures have, for each of these
 
 
@@ -69,6 +70,23 @@ class Newer(unittest.TestCase):
                 self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.94)
                 self.assertGreaterEqual(counts["accesses_in_objects"], counts["accesses"] * 0.95)
                 self.assertLessEqual(counts["claims_unseen"], counts["claims"] * 0.25)
+
+
+class Indices(unittest.TestCase):
+    """How far addresses get: kernels that are made for that, with parameters at their extremes."""
+
+    def test_no_access_leaves_its_bounds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            corpus.write_index_kernels(folder, 1, INDEX_KERNELS)
+            ptx, cubins = corpus.compile_kernels(NVCC, folder)
+            answer = corpus.ask(os.path.join(BUILD, "bin", "sass_oracle"), folder, ptx, cubins, RUNS, MUTATIONS // 4)
+        counts = answer.counts
+        self.assertEqual(answer.wrong, [])
+        self.assertEqual(counts["contradictions"], 0)
+        self.assertGreaterEqual(counts["both"], counts["kernels"] * 0.85)
+        # Some loops go on for very long.
+        self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.85)
+        self.assertGreaterEqual(counts["accesses_with_extents"], counts["accesses_in_objects"] * 0.2)
 
 
 if __name__ == "__main__":

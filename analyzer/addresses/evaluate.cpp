@@ -263,6 +263,10 @@ bool is_well_formed(const AddressExtents& extents) {
       return false;
     const auto relation = each.value & ~kSignedRelation;
     if (each.op == where && (relation < 0 || relation >= static_cast<int>(ExpressionRelation::count))) return false;
+    constexpr std::int64_t kMostDivisors = 16;
+    if (each.op == divide && (each.value < 0 || each.value > kMostDivisors)) return false;
+    if ((each.op == remainder || each.op == remainder_signed) && (each.value < 1 || each.value > kMostDivisors))
+      return false;
     if (each.op == param && each.a > each.bits / 8) return false;
     if (each.op == ExpressionOp::either && each.value < kRestOfChoice) return false;
     for (unsigned i = 0; i < operands_of(each.op); ++i) {

@@ -155,7 +155,7 @@ Range least_or_greatest(const Range& a, const Range& b, bool is_least, bool is_s
 // Rounded down; by zero it may be anything that the quotient by one is not less than.
 Range divide_by(const Range& a, const Range& by, Number less, unsigned bits) {
   const Range x = a.as_unsigned(bits), y = by.as_unsigned(bits);
-  const Number lo = y.hi == 0 ? 0 : x.lo / y.hi - less, hi = y.lo == 0 ? x.hi : x.hi / y.lo;
+  const Number lo = y.lo == 0 ? 0 : x.lo / y.hi - less, hi = y.lo == 0 ? x.hi : x.hi / y.lo;
   return Range::of(std::max<Number>(lo, 0), hi, bits);
 }
 

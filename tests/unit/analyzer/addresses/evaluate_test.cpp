@@ -133,7 +133,9 @@ class Program {
     std::uint32_t b = is_shift ? some(chance(80) ? 32 : 64) : some(of);
     if (is_shift && chance(60)) b = add_new(constant, 32, 0, 0, static_cast<std::int64_t>(random_() % (bits + 3)));
     if (op == bit_and && chance(50)) b = add_new(constant, bits, 0, 0, chance(50) ? 15 : -8);
-    return add_new(op, bits, a, b, op == where ? relation() : 0);
+    const bool leaves_rest = op == remainder || op == remainder_signed;
+    const std::int64_t value = op == divide || leaves_rest ? static_cast<std::int64_t>(random_() % 3) + leaves_rest : 0;
+    return add_new(op, bits, a, b, op == where ? relation() : value);
   }
 
   // Some variables that are chosen where the loop begins, by the way on which that is reached.
@@ -339,6 +341,9 @@ TEST(Evaluate, DamagedListsAreNotWellFormed) {
   EXPECT_EQ(with(5, {ExpressionOp::launch, 32, 0, 0, 12}), "damaged");
   EXPECT_EQ(with(5, {ExpressionOp::launch, 32, 0, 0, 256}), "damaged");
   EXPECT_EQ(with(5, {either, 32, 5, 1, -2}), "damaged");
+  EXPECT_EQ(with(5, {divide, 32, 1, 1, -1}), "damaged");
+  EXPECT_EQ(with(5, {remainder, 32, 1, 1, 0}), "damaged");
+  EXPECT_EQ(with(5, {remainder_signed, 32, 1, 1, INT64_MAX}), "damaged");
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 1), "damaged") << "an address has 64 bits";
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 6), "damaged");
 }

@@ -121,6 +121,9 @@ class Interpreter {
     if (operands_of(each.op) == 1) return alone(each.op, *a, bits);
     const auto b = of(each.b);
     if (!b) return std::nullopt;
+    if (each.op == when) return a;
+    if (each.op == divide || each.op == remainder || each.op == remainder_signed)
+      return cut(divided(each.op, *a, *b, static_cast<std::uint64_t>(each.value), bits), bits);
     if (each.op == where) return holds(*a, each.value, *b, bits) ? a : std::nullopt;
     return cut(joined(each.op, *a, *b, bits), bits);
   }
@@ -132,6 +135,23 @@ class Interpreter {
     if (op == low) return cut(a, 32);
     if (op == high) return a >> 32;
     return a;
+  }
+
+  // A quotient that may be too small, a remainder of which divisors may be left; by zero whatever.
+  std::uint64_t divided(ExpressionOp op, std::uint64_t a, std::uint64_t b, std::uint64_t most, unsigned bits) {
+    if (op == ExpressionOp::divide) {
+      if (b == 0) return a == 0 ? 0 : random_() % a;
+      const std::uint64_t less = random_() % (most + 1), quotient = a / b;
+      return quotient < less ? 0 : quotient - less;
+    }
+    if (b == 0) return a;
+    const bool is_signed = op == ExpressionOp::remainder_signed;
+    const __int128 x = is_signed ? with_sign(a, bits) : static_cast<__int128>(a),
+                   y = is_signed ? with_sign(b, bits) : static_cast<__int128>(b);
+    const __int128 size = x < 0 ? -x : x, by = y < 0 ? -y : y;
+    __int128 rest = size % by;
+    for (std::uint64_t more = random_() % most; more > 0 && rest + by <= size; --more) rest += by;
+    return static_cast<std::uint64_t>(x < 0 ? -rest : rest);
   }
 
   static std::uint64_t joined(ExpressionOp op, std::uint64_t a, std::uint64_t b, unsigned bits) {

@@ -63,6 +63,7 @@ class Addresses {
   ExpressionId special(std::uint32_t at);
   ExpressionId load(std::uint32_t at, unsigned index);
   ExpressionId constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed);
+  ExpressionId of_other_lane(ExpressionId id);
   ExpressionId operand(std::uint32_t at, const SourceOperand& operand, int depth);
   ExpressionId plain(std::uint32_t at, const SourceOperand& operand, int depth);  // without its negation
   ExpressionId carry(Word word, unsigned predicate, unsigned negated);
@@ -90,6 +91,8 @@ class Addresses {
   bool is_sign_of(ValueId high, ValueId low) const;
   bool is_before(ValueId value, const Value& choice, int depth);
   bool is_same(std::uint32_t at, const SourceOperand& a, std::uint32_t other, const SourceOperand& b, int depth);
+  bool is_same_lane(std::uint32_t low, std::uint32_t high) const;
+  bool is_same_choice(std::uint32_t low, std::uint32_t high) const;
   const SourceOperand* moved(std::uint32_t at, const SourceOperands& from) const;
   int match(const SourceOperand& low, const SourceOperand& high) const;
 

@@ -16,7 +16,11 @@ ExpressionId ExpressionList::leaf(ExpressionOp op, std::int64_t value, unsigned 
     all_.push_back({op, static_cast<std::uint8_t>(bits), a, 0, value});
     return static_cast<ExpressionId>(all_.size() - 1);
   }
-  return keep({op, static_cast<std::uint8_t>(bits), a, 0, value});
+  const Expression each{op, static_cast<std::uint8_t>(bits), a, 0, value};
+  // Two numbers that are not known are not the same number.
+  if (op != ExpressionOp::unknown && op != ExpressionOp::up_to) return keep(each);
+  all_.push_back(each);
+  return static_cast<ExpressionId>(all_.size() - 1);
 }
 
 ExpressionId ExpressionList::number(std::int64_t value, unsigned bits) {

@@ -112,7 +112,7 @@ ExpressionId Addresses::arithmetic(std::uint32_t at, int depth) {
   const std::string_view name = flow_.instructions[at].name;
   const SourceOperands from = operands_of(flow_, values_, at);
   if (is_one_of(name, {"MOV", "UMOV"})) return plain(at, from.b, depth);
-  if (name == "R2UR" || name == "SHFL") return plain(at, from.a, depth);
+  if (name == "R2UR" || name == "SHFL") return of_other_lane(plain(at, from.a, depth));
   if (is_one_of(name, {"IADD3", "UIADD3", "IADD", "UIADD", "VIADD", "UVIADD"})) return sum(at, depth);
   if (is_one_of(name, {"IMAD", "UIMAD"})) return multiply(at, depth);
   if (is_one_of(name, {"LEA", "ULEA"})) return shift(at, depth);
@@ -147,6 +147,15 @@ ExpressionId Addresses::plain(std::uint32_t at, const SourceOperand& operand, in
       break;
   }
   return narrowed(at, operand.values[0], of(operand.values[0], depth + 1), depth + 1);
+}
+
+// Made in the same way, but not the same number.
+ExpressionId Addresses::of_other_lane(ExpressionId id) {
+  const ExpressionOp op = list_[id].op;
+  if (op == ExpressionOp::constant || op == ExpressionOp::param || op == ExpressionOp::unknown) return id;
+  const ExpressionId choice = list_.choice(32, 0);
+  list_.fill(choice, std::array{id, id});
+  return choice;
 }
 
 ExpressionId Addresses::operand(std::uint32_t at, const SourceOperand& operand, int depth) {

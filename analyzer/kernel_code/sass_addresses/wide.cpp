@@ -116,6 +116,37 @@ const SourceOperand* Addresses::moved(std::uint32_t at, const SourceOperands& fr
   return is_product_sum && is_plain ? &from.c : nullptr;
 }
 
+// Whether both halves come from the same thread: neither from another, or both by the same shuffle.
+bool Addresses::is_same_lane(std::uint32_t low, std::uint32_t high) const {
+  const auto shuffles = [&](std::uint32_t at) { return std::string_view(flow_.instructions[at].name) == "SHFL"; };
+  if (!shuffles(low) && !shuffles(high)) return true;
+  if (!shuffles(low) || !shuffles(high) || flow_.instructions[low].opcode != flow_.instructions[high].opcode)
+    return false;
+  // All but where the value comes from and goes to, and when it runs.
+  constexpr unsigned kControlAt = 41, kLowRegisters = 32;
+  const Word l = flow_.word(low), h = flow_.word(high);
+  if (l.low >> kLowRegisters != h.low >> kLowRegisters) return false;
+  if ((l.high & ((std::uint64_t{1} << kControlAt) - 1)) != (h.high & ((std::uint64_t{1} << kControlAt) - 1)))
+    return false;
+  const SourceOperands a = operands_of(flow_, values_, low), b = operands_of(flow_, values_, high);
+  return a.b.values == b.b.values && a.c.values == b.c.values;
+}
+
+// Whether two selections go by the same predicate: by its value, since the register may have another in between.
+bool Addresses::is_same_choice(std::uint32_t low, std::uint32_t high) const {
+  constexpr unsigned kAtChoice = 87, kNegated = 90;
+  const auto chosen_by = [&](std::uint32_t at) {
+    std::size_t next = 0;
+    for (const Registers& registers : flow_.instructions[at].read) {
+      const bool is_predicate = registers.file == File::p || registers.file == File::up;
+      if (is_predicate && registers.at == kAtChoice) return values_.read(at)[next];
+      next += registers.count;
+    }
+    return kNoValue;
+  };
+  return chosen_by(low) == chosen_by(high) && flow_.word(low).bit(kNegated) == flow_.word(high).bit(kNegated);
+}
+
 ExpressionId Addresses::wide_written(Pair pair, int depth) {
   if (const auto extended = wide_extended(pair, depth)) return *extended;
   std::uint32_t low = 0, high = 0;
@@ -131,10 +162,10 @@ ExpressionId Addresses::wide_written(Pair pair, int depth) {
   const Instruction &of_low = flow_.instructions[low], &of_high = flow_.instructions[high];
   const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
   const SourceOperand *const low_moved = moved(low, l), *const high_moved = moved(high, h);
-  if (low_moved != nullptr && high_moved != nullptr) return wide_operand(low, *low_moved, high, *high_moved, depth);
+  if (low_moved != nullptr && high_moved != nullptr && is_same_lane(low, high))
+    return wide_operand(low, *low_moved, high, *high_moved, depth);
   const auto is_select = [](std::string_view name) { return name == "SEL" || name == "USEL"; };
-  if (is_select(of_low.name) && is_select(of_high.name) &&
-      flow_.word(low).bits(87, 4) == flow_.word(high).bits(87, 4)) {
+  if (is_select(of_low.name) && is_select(of_high.name) && is_same_choice(low, high)) {
     const ExpressionId id = list_.choice(64, 0);
     const std::array<ExpressionId, 2> both{wide_operand(low, l.a, high, h.a, depth),
                                            wide_operand(low, l.b, high, h.b, depth)};

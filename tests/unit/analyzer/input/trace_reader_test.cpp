@@ -331,6 +331,39 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
               "args.proven: a condition must be of 1, 2, 4 or 8 bytes of the parameters");
   EXPECT_EQ(condition(R"([[8,4,"<",0]])"), "args.proven: a condition's relation must be \"==\" or \"!=\"");
   EXPECT_EQ(condition(R"([[8,2,"==",65536]])"), "args.proven: must be an integer from 0 to 65535");
+  const auto extents = [&](const std::string& each) {
+    return error("nimble.function",
+                 R"("id":0,"name":"f","params":[[0,8],[8,4]],"proven":[[[0],"r"]],"extents":)" + each);
+  };
+  const auto expressions = [&](const std::string& each, const std::string& counters = "") {
+    return extents(R"({"expressions":[["const",64,0,0,4],)" + each + R"(],"counters":[)" + counters +
+                   R"(],"groups":[]})");
+  };
+  const auto group = [&](const std::string& each) {
+    return extents(R"({"expressions":[["param",64,8,0,0]],"counters":[],"groups":[)" + each + "]}");
+  };
+  EXPECT_EQ(expressions(R"(["+",64,0,0,0])"), "");
+  EXPECT_EQ(group(R"([[0],"r",[[0,4]],true,[8]])"), "");
+  for (const char* each :
+       {"7", "[]", "{}", R"({"expressions":[],"counters":[]})", R"({"expressions":{},"counters":[],"groups":[]})"})
+    EXPECT_EQ(extents(each), "args.extents: must have lists of expressions, counters and groups");
+  for (const char* each : {"7", R"(["+",64,0,0])", R"(["+",64,0,0,1.5])", R"(["+",64,0,0,"1"])"})
+    EXPECT_EQ(expressions(each), "args.extents: an expression must be [operation, bits, operand, operand, value]");
+  EXPECT_EQ(expressions(R"(["plus",64,0,0,0])"), "args.extents: has an unknown operation: plus");
+  EXPECT_EQ(expressions(R"(["+",65,0,0,0])"), "args.extents: must be an integer from 0 to 64");
+  for (const char* each :
+       {R"(["+",64,0,1,0])", R"(["+",64,0,2,0])", R"(["+",32,0,0,0])", R"(["zext",64,0,0,0])", R"(["where",64,0,0,6])",
+        R"(["up_to",32,0,0,-1])", R"(["launch",32,0,0,12])", R"(["either",64,0,9,1])", R"(["low",64,0,0,0])"})
+    EXPECT_EQ(expressions(each), "args.extents: has an expression whose operands are not there, or do not fit") << each;
+  EXPECT_NE(expressions(R"(["+",64,0,0,0])", "2"), "");
+  for (const char* each : {"7", R"([[0],"r",[],true])", R"([[0],"r",[],1,[]])", R"([0,"r",[],true,[]])"})
+    EXPECT_EQ(group(each), "args.extents: a group must be [[words], mode, [uses], complete, [numbers]]");
+  EXPECT_EQ(group(R"([[0],"x",[],true,[]])"), "args.extents: a mode must be \"r\", \"w\" or \"rw\"");
+  EXPECT_EQ(group(R"([[4],"r",[],true,[]])"), "args.extents: 4 is not a word of the parameters");
+  EXPECT_EQ(group(R"([[0],"r",[],true,[16]])"), "args.extents: 16 is not a word of the parameters");
+  EXPECT_EQ(group(R"([[0],"r",[0],true,[]])"), "args.extents: a use must be [expression, bytes]");
+  for (const char* each : {R"([[],"r",[],true,[]])", R"([[0],"r",[[1,4]],true,[]])"})
+    EXPECT_EQ(group(each), "args.extents: has an expression whose operands are not there, or do not fit");
   for (const char* code : {"", "12", "000000000000000g"}) {
     EXPECT_EQ(error("nimble.function", fmt::format(R"("id":0,"name":"f","code":"{}")", code)),
               "args.code: must be 16 hexadecimal digits");

@@ -139,6 +139,36 @@ TEST_F(RecorderTest, WritesTexturesAndVariables) {
   EXPECT_EQ((*function)["args"]["globals"], Json::parse(R"([["counter",36864,16,"rw"]])"));
 }
 
+TEST_F(RecorderTest, WritesHowFarAKernelGets) {
+  ImageInfo image;
+  FunctionInfo far;
+  far.name = "far";
+  far.image = &image;
+  far.params = {{0, 8}, {8, 8}};
+  KernelProof& proof = far.proof.emplace();
+  proof.accesses.push_back({{0}, true, true});
+  proof.extents.expressions = {{ExpressionOp::param, 64, 8, 0, 0},
+                               {ExpressionOp::constant, 64, 0, 0, INT64_MIN},
+                               {ExpressionOp::either, 64, 0, 3, 5},
+                               {ExpressionOp::add, 64, 2, 1, 0}};
+  proof.extents.counters = {2};
+  proof.extents.groups = {{{0}, true, true, {{3, 16}, {2, 4}}, true, {8}}, {{0, 8}, false, true, {}, false, {}}};
+  context_.more[reinterpret_cast<CUfunction>(2)] = &far;
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(2);
+  call.grid = call.block = {1, 1, 1};
+  pass(call);
+  recorder_.finish();
+  const std::vector<Json> all = events();
+  const auto function =
+      std::find_if(all.begin(), all.end(), [](const Json& e) { return e["name"] == "nimble.function"; });
+  ASSERT_NE(function, all.end());
+  EXPECT_EQ((*function)["args"]["extents"], Json::parse(R"({
+    "expressions": [["param",64,8,0,0], ["const",64,0,0,-9223372036854775808], ["either",64,0,3,5], ["+",64,2,1,0]],
+    "counters": [2],
+    "groups": [[[0],"rw",[[3,16],[2,4]],true,[8]], [[0,8],"w",[],false,[]]]})"));
+}
+
 TEST_F(RecorderTest, AKernelWithTwoHandlesIsOne) {
   ImageInfo image, other_image;
   FunctionInfo first;

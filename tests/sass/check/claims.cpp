@@ -77,8 +77,12 @@ class Run {
     for (std::uint32_t at = 0; at + 8 <= program.param_bytes; at += 8) {
       const bool is_pointer = layout.known ? std::ranges::count(layout.pointers, at) != 0 : random_.below(4) != 0;
       // Numbers of 64 bits are small.
-      if (!is_pointer && (!layout.known || random_.below(is_extreme ? 2 : 4) != 0))
-        put(at + 4, is_extreme && random_.below(2) == 0 ? 0xffffffffu : 0, 4);
+      // As strides, numbers that may be anything lead to other objects by chance.
+      constexpr std::uint32_t kUpper[] = {0, 0, 0, 0xffffffffu, 0x7fffffffu, 0x80000000u, 5};
+      if (!is_pointer && layout.extreme)
+        put(at + 4, kUpper[random_.below(is_extreme ? 7 : 4)], 4);
+      else if (!is_pointer && (!layout.known || random_.below(4) != 0))
+        put(at + 4, 0, 4);
       if (is_pointer) put(at, add({false, at, {}}), 8);
     }
     for (const emulator::Variable& variable : program.variables)

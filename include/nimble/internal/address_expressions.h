@@ -12,39 +12,39 @@
 namespace nimble {
 
 // name in traces, operands that are expressions
-#define NIMBLE_EXPRESSION_OPS(X)                                                                                   \
-  X(constant, "const", 0)  /* value */                                                                             \
-  X(param, "param", 0)     /* so many bytes, a, of the packed parameters from byte `value` on; zeros above */      \
-  X(launch, "launch", 0)   /* value: an ExpressionLaunch */                                                        \
-  X(up_to, "up_to", 0)     /* anything from 0 to value */                                                          \
-  X(loaded, "loaded", 0)   /* was in memory: global, shared, or the thread's own */                                \
-  X(unknown, "unknown", 0) /* anything */                                                                          \
-  X(add, "+", 2)                                                                                                   \
-  X(negate, "neg", 1)                                                                                              \
-  X(multiply, "*", 2)                                                                                              \
-  X(multiply_high, "mulhi", 2)         /* the upper half of the product of numbers without sign */                 \
-  X(multiply_high_signed, "smulhi", 2) /* of numbers with a sign */                                                \
-  X(shift_left, "<<", 2)                                                                                           \
-  X(shift_right, ">>", 2)                                                                                          \
-  X(shift_right_signed, "s>>", 2)                                                                                  \
-  X(bit_and, "&", 2)                                                                                               \
-  X(bit_or, "|", 2)                                                                                                \
-  X(bit_xor, "^", 2)                                                                                               \
-  X(least, "min", 2)                                                                                               \
-  X(least_signed, "smin", 2)                                                                                       \
-  X(greatest, "max", 2)                                                                                            \
-  X(greatest_signed, "smax", 2)                                                                                    \
-  X(widen, "zext", 1) /* from 32 bits to 64 */                                                                     \
-  X(widen_signed, "sext", 1)                                                                                       \
-  X(low, "low", 1) /* the lower half of 64 bits */                                                                 \
-  X(high, "high", 1)                                                                                               \
-  X(either, "either", 2) /* one or the other; the only one that may lead to itself. `value`: which loop begins */  \
-                         /* there, more than zero; all at its beginning have their alternatives in one order. */   \
-                         /* 0: none does; kRestOfChoice */                                                         \
-  X(divide, "/", 2)      /* without a sign; up to `value` less than that */                                        \
-  X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */              \
-  X(remainder_signed, "s%", 2) /* with the sign of the first */                                                    \
-  X(when, "when", 2)           /* a, where b has any value at all; else it is not used */                          \
+#define NIMBLE_EXPRESSION_OPS(X)                                                                                  \
+  X(constant, "const", 0)  /* value */                                                                            \
+  X(param, "param", 0)     /* so many bytes, a, of the packed parameters from byte `value` on; zeros above */     \
+  X(launch, "launch", 0)   /* value: an ExpressionLaunch */                                                       \
+  X(up_to, "up_to", 0)     /* anything from 0 to value */                                                         \
+  X(loaded, "loaded", 0)   /* was in memory: global, shared, or the thread's own */                               \
+  X(unknown, "unknown", 0) /* anything */                                                                         \
+  X(add, "+", 2)                                                                                                  \
+  X(negate, "neg", 1)                                                                                             \
+  X(multiply, "*", 2)                                                                                             \
+  X(multiply_high, "mulhi", 2)         /* the upper half of the product of numbers without sign */                \
+  X(multiply_high_signed, "smulhi", 2) /* of numbers with a sign */                                               \
+  X(shift_left, "<<", 2)                                                                                          \
+  X(shift_right, ">>", 2)                                                                                         \
+  X(shift_right_signed, "s>>", 2)                                                                                 \
+  X(bit_and, "&", 2)                                                                                              \
+  X(bit_or, "|", 2)                                                                                               \
+  X(bit_xor, "^", 2)                                                                                              \
+  X(least, "min", 2)                                                                                              \
+  X(least_signed, "smin", 2)                                                                                      \
+  X(greatest, "max", 2)                                                                                           \
+  X(greatest_signed, "smax", 2)                                                                                   \
+  X(widen, "zext", 1) /* from 32 bits to 64 */                                                                    \
+  X(widen_signed, "sext", 1)                                                                                      \
+  X(low, "low", 1) /* the lower half of 64 bits */                                                                \
+  X(high, "high", 1)                                                                                              \
+  X(either, "either", 2) /* one or the other; the only one that may lead to itself. `value`: which loop begins */ \
+                         /* there, more than zero; all at its beginning have their alternatives in one order. */  \
+                         /* 0: none does; kRestOfChoice */                                                        \
+  X(divide, "/", 2)      /* without a sign; up to `value` less than that */                                       \
+  X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */             \
+  X(remainder_signed, "s%", 2) /* with the sign of the first */                                                   \
+  X(when, "when", 2)           /* a, where b has any value at all; else it is not used */                         \
   X(where, "where", 2)         /* a, known to be in the ExpressionRelation `value` to b; else it is not used */
 
 enum class ExpressionOp : std::uint8_t {

@@ -65,7 +65,13 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
     const bool is_alternative = std::ranges::find(group.at, other.at) != group.at.end();
     if (!is_alternative) numbers.push_back(static_cast<std::int64_t>(address(other) - address(pointer)));
   };
-  if (!group.complete) {
+  // Of what an address is made is told by its expression, or else by what may have come into it at all.
+  const auto is_known = [&](const AddressUse& use) {
+    std::uint32_t at = use.address;
+    while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
+    return extents.expressions[at].op != ExpressionOp::unknown;
+  };
+  if (!group.complete || !std::ranges::all_of(group.uses, is_known)) {
     for (const std::uint32_t word : group.numbers) {
       const PointerWord* const other = pointer_at(op, word);
       other != nullptr ? add_pointer(*other) : add_numbers_in(op, word, numbers);
@@ -183,22 +189,40 @@ bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
   return !found.empty();
 }
 
+namespace {
+
+using Pieces = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
+// But for what is a pointer, or a part of one: that is another in each process.
+void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, Pieces& pieces) {
+  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
+  if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
+  const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
+  if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
+}
+
+}  // namespace
+
+void pin_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words,
+                 Pinned& pinned) {
+  for (const std::uint32_t word : words) pin_number(op, word, 8, pinned.params);
+  for (const AddressGroup& group : extents.groups) {
+    const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
+    if (std::ranges::none_of(words, is_of)) continue;
+    const Sources sources = sources_of(extents, group);
+    pinned.shape |= sources.shape;
+    for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
+  }
+}
+
 void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned) {
-  const auto pin = [&](std::uint32_t at, std::uint32_t bytes) {
-    const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-    if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
-    const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
-    if (std::ranges::find(pinned.usual_params, piece) == pinned.usual_params.end())
-      pinned.usual_params.push_back(piece);
-  };
   for (const AddressGroup& group : extents.groups) {
     if (group.numbers.empty()) continue;
-    if (group.complete && !group.uses.empty()) {
-      pinned.usual_shape = true;
-      for (const std::uint32_t at : params_of(extents, group)) pin(at, 4);
-    } else {
-      for (const std::uint32_t word : group.numbers) pin(word, 8);
-    }
+    for (const std::uint32_t word : group.numbers)
+      if (!group.complete || group.uses.empty()) pin_number(op, word, 8, pinned.usual_params);
+    const Sources sources = sources_of(extents, group);
+    pinned.usual_shape |= sources.shape;
+    for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);
   }
 }
 

@@ -19,9 +19,12 @@ namespace nimble::analyzer {
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
 
 // Whether accesses by these words, none of which is a pointer in this launch, touch no memory at all: they are not
-// made, or only near address zero. What has to stay as it is for that to hold is all that pin_extents() names, and the
-// words.
+// made, or only near address zero.
 bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words);
+
+// Adds what has to stay as it is for that to hold.
+void pin_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words,
+                 Pinned& pinned);
 
 // Whether there is any.
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents);

@@ -328,10 +328,12 @@ std::vector<NumberAt> numbers_added(const AddressExtents& extents, const Address
   return found;
 }
 
-std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group) {
+Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
   const Expressions& expressions = extents.expressions;
   std::vector<std::uint8_t> seen(expressions.size());
-  std::vector<std::uint32_t> open, pieces;
+  std::vector<std::uint32_t> open;
+  Sources sources;
+  std::vector<std::uint32_t>& pieces = sources.params;
   const auto look = [&](std::uint32_t at) {
     if (!std::exchange(seen[at], 1)) open.push_back(at);
   };
@@ -342,6 +344,7 @@ std::vector<std::uint32_t> params_of(const AddressExtents& extents, const Addres
     open.pop_back();
     if (operands_of(each.op) > 0) look(each.a);
     if (operands_of(each.op) > 1) look(each.b);
+    sources.shape |= each.op == ExpressionOp::launch;
     if (each.op == ExpressionOp::param)
       for (auto at = static_cast<std::uint32_t>(each.value) & ~3u; at < each.value + each.a; at += 4)
         pieces.push_back(at);
@@ -349,7 +352,7 @@ std::vector<std::uint32_t> params_of(const AddressExtents& extents, const Addres
   std::ranges::sort(pieces);
   const auto rest = std::ranges::unique(pieces);
   pieces.erase(rest.begin(), rest.end());
-  return pieces;
+  return sources;
 }
 
 }  // namespace nimble::analyzer

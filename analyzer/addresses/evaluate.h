@@ -54,7 +54,12 @@ struct NumberAt {
 // with, divided by or shifted by. Ascending.
 std::vector<NumberAt> numbers_added(const AddressExtents& extents, const AddressGroup& group);
 
-// Which 4-byte pieces of the parameters a group's addresses are computed from, pointers among them; ascending.
-std::vector<std::uint32_t> params_of(const AddressExtents& extents, const AddressGroup& group);
+// What a group's addresses are computed from: 4-byte pieces of the parameters, pointers among them, ascending; and
+// whether the sizes of the grid and its blocks are among it.
+struct Sources {
+  std::vector<std::uint32_t> params;
+  bool shape = false;
+};
+Sources sources_of(const AddressExtents& extents, const AddressGroup& group);
 
 }  // namespace nimble::analyzer

@@ -105,6 +105,9 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
 }
 
 std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const ProvenAccess& access) {
+  const auto is_known = [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; };
+  const AddressExtents& extents = op.trace.functions[op.call.function].proof->extents;
+  if (std::ranges::none_of(access.at, is_known) && touches_nothing(op, extents, access.at)) return {};
   bool leads = false, disguised = false;
   for (std::uint32_t at : access.at) {
     const bool pointer = pointer_at(op, at) != nullptr;
@@ -117,7 +120,6 @@ std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const Proven
   // Null is not followed if nothing can be added to it. Anything else may be a pointer with a tag in it, or a part of
   // one.
   if (leads || (!disguised && !has_numbers(op))) return {};
-  if (!disguised && touches_nothing(op, op.trace.functions[op.call.function].proof->extents, access.at)) return {};
   return "its code makes an address of the word at byte " + std::to_string(access.at.front()) +
          " of its parameters, which is " + (disguised ? "not a pointer" : "null, and it may add others to it");
 }
@@ -138,15 +140,20 @@ void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<st
 }
 
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
-  pin_extents(op, op.trace.functions[op.call.function].proof->extents, pinned);
-  const auto& accesses = op.trace.functions[op.call.function].proof->accesses;
-  for (const ProvenAccess& access : accesses)
-    if (const ParamCondition* const why = excluding(op, access)) pinned.params.emplace_back(why->at, why->bytes);
-  const auto leads = [&](const ProvenAccess& access) {
-    return excluding(op, access) ||
-           std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; });
-  };
-  if (std::ranges::all_of(accesses, leads)) return;
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  pin_extents(op, proof.extents, pinned);
+  bool leads = true;
+  for (const ProvenAccess& access : proof.accesses) {
+    if (const ParamCondition* const why = excluding(op, access)) {
+      pinned.params.emplace_back(why->at, why->bytes);
+      continue;
+    }
+    if (std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; })) continue;
+    const bool is_nothing = touches_nothing(op, proof.extents, access.at);
+    if (is_nothing) pin_nothing(op, proof.extents, access.at, pinned);
+    leads &= is_nothing;
+  }
+  if (leads) return;
   for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.emplace_back(at, count); });
 }
 

@@ -148,7 +148,8 @@ std::vector<ExpressionId> Addresses::counters() {
 }
 
 ExpressionId Addresses::address(std::uint32_t at, const MemoryOperand& operand) {
-  if (!operand.has_offset || operand.scale != 1) return list_.unknown(64);
+  const auto unknown = [&] { return possible(conditions_.at(at), list_.unknown(64), 0); };
+  if (!operand.has_offset || operand.scale != 1) return unknown();
   ExpressionId all = list_.number(operand.offset, 64);
   const auto add = [&](const Registers& registers, bool is_uniform) {
     const auto read = values_.read(at, registers);
@@ -163,9 +164,9 @@ ExpressionId Addresses::address(std::uint32_t at, const MemoryOperand& operand) 
     }
     return true;
   };
-  if (operand.base && !add(*operand.base, false)) return list_.unknown(64);
-  if (operand.uniform && !add(*operand.uniform, true)) return list_.unknown(64);
-  return list_.is_unknown(all) ? all : possible(conditions_.at(at), all, 0);
+  if (operand.base && !add(*operand.base, false)) return unknown();
+  if (operand.uniform && !add(*operand.uniform, true)) return unknown();
+  return possible(conditions_.at(at), all, 0);
 }
 
 }  // namespace nimble::code::sass

@@ -29,7 +29,7 @@ class Addresses {
  public:
   Addresses(const Kernel& kernel, const ControlFlow& flow, const Values& values);
 
-  // The address that an instruction names by this operand, of 64 bits.
+  // The address that an instruction names by this operand, of 64 bits, where the instruction runs.
   ExpressionId address(std::uint32_t instruction, const MemoryOperand& operand);
 
   // By what the loops count in which addresses were found that change from time to time.

@@ -198,8 +198,7 @@ class Judge {
         if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
           access.numbers.insert(8 * root);
     const ExpressionId id = addresses_.address(at, memory);
-    if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions ||
-        addresses_.list().is_unknown(id) || memory.bytes == 0)
+    if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions)
       access.complete = false;
     else
       access.uses.push_back({id, memory.bytes});

@@ -57,6 +57,15 @@ std::unordered_set<std::uint32_t> blocks_in_loops(const ControlFlow& flow) {
 Addresses::Addresses(const Kernel& kernel, const ControlFlow& flow, const Values& values)
     : kernel_(kernel), flow_(flow), values_(values), conditions_(flow, values), loops_(blocks_in_loops(flow)) {}
 
+// Whether it is of what an instruction writes and what was there, even where nothing is known of its condition: one
+// that never holds. Such a choice comes right after what is written.
+bool Addresses::is_of_write(ValueId choice) const {
+  const auto all = values_.all();
+  if (all[choice].predicate != kNoValue) return true;
+  return choice > 0 && all[choice - 1].kind == Value::Kind::written && all[choice].count == 2 &&
+         all[choice - 1].instruction == all[choice].instruction && all[choice - 1].variable == all[choice].variable;
+}
+
 std::vector<Addresses::Source> Addresses::sources(ValueId choice) const {
   const Value& value = values_.all()[choice];
   const auto choices = values_.choices(choice);
@@ -64,6 +73,10 @@ std::vector<Addresses::Source> Addresses::sources(ValueId choice) const {
   if (value.predicate != kNoValue) {
     for (std::size_t i = 0; i < choices.size(); ++i)
       result.push_back({choices[i], kNoBlock, Fact{value.predicate, value.if_true == (i == 0)}});
+    return result;
+  }
+  if (is_of_write(choice)) {
+    for (const ValueId each : choices) result.push_back({each, kNoBlock, std::nullopt});
     return result;
   }
   // One for each block that comes before; where a function begins or has ended there are others.
@@ -91,7 +104,7 @@ std::span<const Comparison> Addresses::known_at(std::uint32_t instruction) {
 // than one way leads to are taken for that, too: it says no more than that the choices are made at the same time.
 std::int64_t Addresses::loop_of(ValueId choice) const {
   const Value& value = values_.all()[choice];
-  if (value.predicate != kNoValue) return 0;
+  if (is_of_write(choice)) return 0;
   const std::uint32_t block = conditions_.block_of(value.instruction);
   // One for each way that leads there, in their order.
   if (values_.begins_function(choice) != kNoBlock || value.count != flow_.blocks[block].from.size()) return 0;

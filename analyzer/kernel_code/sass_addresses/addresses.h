@@ -114,6 +114,7 @@ class Addresses {
     std::uint32_t from = kNoBlock;  // block
     std::optional<Fact> fact;
   };
+  bool is_of_write(ValueId choice) const;
   std::vector<Source> sources(ValueId choice) const;
   std::vector<Comparison> conditions(ValueId choice, const Source& source);
   // What holds wherever what this instruction computes is computed.

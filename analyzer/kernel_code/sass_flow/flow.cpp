@@ -124,8 +124,8 @@ class Judge {
     }
     const bool writes = instruction.opcode == kUtmastg || instruction.opcode == kUtmaredg;
     if (writes && !store(contents_.shared())) return false;
-    // The map says how far it gets.
-    touch(words, !writes || instruction.opcode == kUtmaredg, writes);
+    // The map says how far it gets, and its address may be any.
+    touch(words, !writes || instruction.opcode == kUtmaredg, writes).complete = false;
     return true;
   }
 

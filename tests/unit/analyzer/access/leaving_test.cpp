@@ -30,14 +30,18 @@ std::string does(const std::string& extents, std::uint64_t pointer, std::uint64_
   text.image(true);
   text.function("k", "[[0,8],[8,8]]", 0,
                 R"(,"proven":[[[0],")" + mode + R"("]],"same_code":true,"extents":)" + extents);
+  text.function("others", "[[0,8],[8,8]]", 0, R"(,"proven":[[[0],"r"],[[8],"r"]],"same_code":true)");
   text.stream();
   text.alloc(kA, kSize);
   text.alloc(kB, kSize);
   text.alloc(kFar, kSize);
   text.launch(0, hex(pointer) + hex(number), 0, ",\"nowhere\":[]");
+  // Only what the step names is ordered.
+  text.launch(1, hex(kA) + hex(kB), 0, ",\"nowhere\":[]");
+  text.launch(1, hex(kB) + hex(kFar), 0, ",\"nowhere\":[]");
   AnalysisOptions options;
   options.one_kind = true;
-  options.step = StepPlace{3, 3, 1};
+  options.step = StepPlace{3, 5, 3};
   const Analysis analysis = text.analyze(options);
   const OpAccesses& op = analysis.evidence.accesses.ops[0];
   if (op.role == OpRole::barrier) return "? " + analysis.evidence.accesses.reasons[op.why];

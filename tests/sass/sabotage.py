@@ -72,7 +72,7 @@ RULES = {
         "return Content{}; return is_small ? contents_.weak(shared_) : shared_;"),
     "a tensor that is written is read": (
         "sass_flow/flow.cpp",
-        "touch(words, !writes || instruction.opcode == kUtmaredg, writes);", "touch(words, true, false);"),
+        "touch(words, !writes || instruction.opcode == kUtmaredg, writes).complete", "touch(words, true, false).complete"),
     "a tensor map that is found by an index is the first": (
         "sass_flow/flow.cpp", "if ((kernel_.params_at + at) % kMapAlignment == 0) words.push_back(at);",
         "if ((kernel_.params_at + at) % kMapAlignment == 0 && words.empty()) words.push_back(at);"),
@@ -137,7 +137,7 @@ EXTENTS = {
     "a remainder is half as large": ("../addresses/range.cpp", "* divisors - 1;", "* divisors / 2;"),
     "a quotient is by the largest alone": ("../addresses/range.cpp", "hi = y.lo == 0 ? x.hi : x.hi / y.lo;", "hi = y.hi == 0 ? x.hi : x.hi / y.hi;"),
     "an upper half is another operand's": (
-        "sass_addresses/wide.cpp", "wide_operand(low, lows[i], high, highs[best[i]], depth)", "wide_operand(low, lows[i], high, highs[(best[i] + 1) % 3], depth)"),
+        "sass_addresses/wide_sums.cpp", "wide_operand(low, lows[i], high, highs[best[i]], depth)", "wide_operand(low, lows[i], high, highs[(best[i] + 1) % 3], depth)"),
     "what is negated is added": (
         "sass_addresses/narrow.cpp", "return operand.negated ? list_.negate(id) : id;", "return id;"),
     "a sum of three is one of two": (

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
 #include "analyzer/kernel_code/sass_code/values.h"
@@ -24,6 +25,10 @@ struct SourceOperand {
 struct SourceOperands {
   SourceOperand a, b, c;
 };
+
+// Instructions that may have a part in a value of 64 bits, by their names.
+inline bool is_shift(std::string_view name) { return name == "SHF" || name == "USHF"; }
+inline bool is_product(std::string_view name) { return name == "IMAD" || name == "UIMAD"; }
 
 SourceOperands operands_of(const ControlFlow& flow, const Values& values, std::uint32_t instruction);
 

@@ -14,7 +14,10 @@ void merge_whole(std::vector<Access>& all, std::size_t first) {
   std::size_t kept = first;
   for (std::size_t i = first; i < all.size(); ++i) {
     std::size_t same = first;
-    while (same < kept && !(all[same].whole && all[i].whole && all[same].object == all[i].object)) ++same;
+    const auto is_same = [&](const Access& other) {
+      return other.whole && all[i].whole && other.object == all[i].object && other.by_chance == all[i].by_chance;
+    };
+    while (same < kept && !is_same(all[same])) ++same;
     if (same < kept) {
       all[same].reads |= all[i].reads;
       all[same].writes |= all[i].writes;

@@ -30,6 +30,9 @@ struct Access {
   bool reads = false, writes = false;
   Evidence evidence = Evidence::assumed;
   std::uint32_t at = 0;  // as in PointerWord
+  // A number leads there (analyzer/access/leaving.h), which may be chance: the program's order is kept, but where the
+  // program has none, this is no reason to say that it should.
+  bool by_chance = false;
 };
 
 // One op, as a source of evidence sees it.

@@ -24,6 +24,7 @@ void add(std::uint32_t object, std::uint32_t at, const AddressGroup& group, std:
   access.reads = true;  // what is written may be a part of it
   access.writes = group.writes;
   access.at = at;
+  access.by_chance = true;
   found.push_back(access);
 }
 
@@ -112,7 +113,9 @@ void add_where_numbers_lead(const OpQuestion& op, std::span<const std::int64_t> 
     const Object& object = objects[i];
     const std::uint64_t end = object.base + object.size;
     const auto meets = [&](const Span& span) { return object.base < span.last && span.first < end; };
-    if (i == pointer.object || !std::ranges::any_of(reached, meets) || !is_live(op, object)) continue;
+    // Adding leads from one kind of memory to another in no program.
+    if (i == pointer.object || object.memory != own.memory) continue;
+    if (!std::ranges::any_of(reached, meets) || !is_live(op, object)) continue;
     const bool is_next = object.base - (own.base + own.size) < kNext;
     if (bounds == Bounds::loose && is_next) continue;
     const auto leads = [&](std::int64_t number) {

@@ -57,6 +57,15 @@ void add_numbers_in(const OpQuestion& op, std::uint32_t word, std::vector<std::i
   }
 }
 
+// Whether expressions tell of what all addresses are made; else it may be all that may have come into them.
+bool is_told(const AddressExtents& extents, const AddressGroup& group) {
+  return group.complete && std::ranges::all_of(group.uses, [&](const AddressUse& use) {
+           std::uint32_t at = use.address;
+           while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
+           return extents.expressions[at].op != ExpressionOp::unknown;
+         });
+}
+
 // What is added to a pointer, as numbers; other pointers as the distance to them.
 std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents& extents, const AddressGroup& group,
                                      const PointerWord& pointer) {
@@ -66,13 +75,7 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
     const bool is_alternative = std::ranges::find(group.at, other.at) != group.at.end();
     if (!is_alternative) numbers.push_back(static_cast<std::int64_t>(address(other) - address(pointer)));
   };
-  // Of what an address is made is told by its expression, or else by what may have come into it at all.
-  const auto is_known = [&](const AddressUse& use) {
-    std::uint32_t at = use.address;
-    while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
-    return extents.expressions[at].op != ExpressionOp::unknown;
-  };
-  if (!group.complete || !std::ranges::all_of(group.uses, is_known)) {
+  if (!is_told(extents, group)) {
     for (const std::uint32_t word : group.numbers) {
       const PointerWord* const other = pointer_at(op, word);
       other != nullptr ? add_pointer(*other) : add_numbers_in(op, word, numbers);
@@ -169,7 +172,8 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
 }
 
 bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words) {
-  constexpr std::int64_t kNoMemory = std::int64_t{1} << 32;  // below this address there is none
+  constexpr std::int64_t kNoMemory =
+      0x10000;  // below this there is none; the host's, which kernels may reach, lies low
   const std::vector<std::uint32_t> pointers = pointer_words(op);
   const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
   bool any = false;
@@ -222,7 +226,7 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
   for (const AddressGroup& group : extents.groups) {
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
-      if (!group.complete || group.uses.empty()) pin_number(op, word, 8, pinned.usual_params);
+      if (!is_told(extents, group)) pin_number(op, word, 8, pinned.usual_params);
     const Sources sources = sources_of(extents, group);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);

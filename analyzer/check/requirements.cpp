@@ -27,6 +27,7 @@ Requirements::Requirements(const StepAccesses& accesses, const ScheduleOrder& sc
     : accesses_(accesses),
       schedule_(schedule),
       order_(order),
+      has_chance_(std::ranges::any_of(accesses.all, &Access::by_chance)),
       on_(order.streams()),
       waiting_(order.streams()),
       sign_(order.streams(), kNone),
@@ -75,7 +76,22 @@ void Requirements::add_sign(std::uint32_t op) {
   last = op;
 }
 
+bool Requirements::touch_by_chance(std::uint32_t op, std::uint32_t index) {
+  if (!has_chance_) return false;
+  const Access& access = accesses_.all[index];
+  std::vector<Use>& uses = uses_[access.object];
+  for (const Use& use : uses) {
+    const Access& other = accesses_.all[use.access];
+    const bool is_by_chance = access.by_chance || other.by_chance;
+    if (is_by_chance && (access.writes || other.writes) && overlap(use.rect, access.rect) && order_.ordered(use.op, op))
+      pairs.push_back({use.op, op, use.access, index});
+  }
+  uses.push_back({op, index, access.rect});
+  return access.by_chance;
+}
+
 void Requirements::touch(std::uint32_t op, std::uint32_t index) {
+  if (touch_by_chance(op, index)) return;
   const Access& access = accesses_.all[index];
   const ScheduleObject& object = schedule_.objects[access.object];
   Use use{op, index, access.rect};

@@ -56,6 +56,9 @@ class Requirements {
   void add_sign(std::uint32_t op);
 
   void touch(std::uint32_t op, std::uint32_t index);
+  // Accesses by chance, with each that they are in conflict with and that the program has put before; true if this is
+  // one.
+  bool touch_by_chance(std::uint32_t op, std::uint32_t index);
 
   // Ops that may each hold the room that the other waits for: each comes after the last on every stream that the
   // program has put before it.
@@ -73,6 +76,8 @@ class Requirements {
   const ScheduleOrder& schedule_;
   const ProgramOrder& order_;
   std::map<Address, Piece> pieces_;  // disjoint
+  bool has_chance_ = false;
+  std::map<std::uint32_t, std::vector<Use>> uses_;  // by object, if there are accesses by chance
   std::vector<std::uint32_t> since_barrier_, since_shared_talk_;
   std::vector<std::vector<std::uint32_t>> on_, waiting_;  // the ops so far, by stream; those that wait for others' room
   // Per stream: the last op that comes after all before it, the last record, and the last op that others may have told

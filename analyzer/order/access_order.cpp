@@ -1,5 +1,7 @@
 #include "analyzer/order/access_order.h"
 
+#include <algorithm>
+
 namespace nimble::analyzer {
 namespace {
 
@@ -41,7 +43,9 @@ AccessOrder::AccessOrder(const DependencyInput& input, DependencyList& list)
       list_(list),
       alias_(aliases_in_place(input)),
       histories_(input.objects.objects.size()),
-      epoch_(histories_.size(), 0) {}
+      epoch_(histories_.size(), 0),
+      has_chance_(std::ranges::any_of(input.accesses.all, &Access::by_chance)),
+      earlier_(has_chance_ ? histories_.size() : 0) {}
 
 void AccessOrder::add(std::uint32_t op) {
   const auto accesses = input_.accesses.of(op);
@@ -57,22 +61,35 @@ void AccessOrder::add(std::uint32_t op, const Access& access, std::uint32_t inde
   const bool mapped = may_share_memory(input_.objects.objects[access.object].memory);
   ByteRect rect = mapped ? ByteRect{0, ~std::uint64_t{0}, 0, 1} : access.rect;
   if (in_place(input_, access.object)) rect.begin += input_.place[access.object];
+  if (has_chance_) {
+    for (const Earlier& each : earlier_[object]) {
+      const Access& other = input_.accesses.all[each.access];
+      if (!access.by_chance && !other.by_chance) continue;
+      if ((access.writes || other.writes) && overlap(each.rect, rect) && input_.order.ordered(each.op, op))
+        add_order(each.op, op, access, {each.op, other.writes, other.reads, each.access});
+    }
+    earlier_[object].push_back({op, index, rect});
+    if (access.by_chance) return;
+  }
   ObjectHistory& history = histories_[object];
   if (epoch_[object] != now_) history.clear();
   epoch_[object] = now_;
   conflicts_.clear();
   history.add(op, index, rect, access.reads, access.writes, input_.order, conflicts_);
   for (const AccessConflict& conflict : conflicts_) {
-    if (!input_.order.ordered(conflict.op, op)) {
+    if (input_.order.ordered(conflict.op, op))
+      add_order(conflict.op, op, access, conflict);
+    else
       list_.add_race(conflict.op, op, access.object);
-      continue;
-    }
-    const DependencyKind kind = conflict.wrote && access.reads    ? DependencyKind::read_after_write
-                                : conflict.wrote && access.writes ? DependencyKind::write_after_write
-                                                                  : DependencyKind::write_after_read;
-    list_.add(conflict.op, op, access.object, kind,
-              weaker(access.evidence, input_.accesses.all[conflict.access].evidence));
   }
+}
+
+void AccessOrder::add_order(std::uint32_t earlier, std::uint32_t op, const Access& access,
+                            const AccessConflict& conflict) {
+  const DependencyKind kind = conflict.wrote && access.reads    ? DependencyKind::read_after_write
+                              : conflict.wrote && access.writes ? DependencyKind::write_after_write
+                                                                : DependencyKind::write_after_read;
+  list_.add(earlier, op, access.object, kind, weaker(access.evidence, input_.accesses.all[conflict.access].evidence));
 }
 
 }  // namespace nimble::analyzer

@@ -17,7 +17,6 @@
 #include "analyzer/order/onlookers.h"
 #include "analyzer/plan/segments.h"
 #include "analyzer/pointers/pointer_flow.h"
-#include "analyzer/step/happens_before.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -77,39 +76,9 @@ class Inference {
     result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts);
     find_workspace_hazards(trace, table, seen, objects_, calls, result_.accesses);
     result_.conflicts = conflicts.take();
-    drop_what_would_race();
     pin_what_is_usual();
     if (options_.step) result_.non_pointer_words = non_pointer_words(trace, table, seen, result_.accesses, calls);
     return pointers.asked() ? std::optional(pointers.outcome()) : std::nullopt;
-  }
-
-  // What a number leads to by chance alone: the program would race there with itself, and it is taken not to.
-  void drop_what_would_race() {
-    StepAccesses& accesses = result_.accesses;
-    if (std::ranges::none_of(accesses.all, &Access::by_chance)) return;
-    const HappensBefore order(input_.trace(), step_.calls());
-    if (order.streams() < 2 || order.too_many_streams()) return;
-    std::vector<std::uint32_t> op_of(accesses.all.size());
-    for (std::uint32_t op = 0; op < accesses.ops.size(); ++op)
-      for (std::uint32_t i = 0; i < accesses.ops[op].count; ++i) op_of[accesses.ops[op].first + i] = op;
-    const auto races = [&](std::size_t mine, std::size_t other) {
-      const Access &a = accesses.all[mine], &b = accesses.all[other];
-      const auto [first, second] = std::minmax(op_of[mine], op_of[other]);
-      return first != second && a.object == b.object && (a.writes || b.writes) && !order.ordered(first, second);
-    };
-    std::vector<std::uint8_t> is_dropped(accesses.all.size());
-    for (std::size_t i = 0; i < accesses.all.size(); ++i)
-      for (std::size_t other = 0; accesses.all[i].by_chance && other < accesses.all.size() && !is_dropped[i]; ++other)
-        is_dropped[i] = races(i, other);
-    std::vector<Access> kept;
-    for (OpAccesses& op : accesses.ops) {
-      const std::uint32_t first = op.first, count = op.count;
-      op.first = static_cast<std::uint32_t>(kept.size());
-      for (std::uint32_t i = first; i < first + count; ++i)
-        if (is_dropped[i] == 0) kept.push_back(accesses.all[i]);
-      op.count = static_cast<std::uint32_t>(kept.size()) - op.first;
-    }
-    accesses.all = std::move(kept);
   }
 
   // Of what should stay as it is, what was so in all steps of the same pattern; and all of it, where in one of them the

@@ -18,8 +18,8 @@ namespace nimble::analyzer {
 // Appends accesses to whole objects, by their index in op.objects.
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
 
-// Whether accesses by these words, none of which is a pointer in this launch, touch no memory at all: they are not
-// made, or only near address zero.
+// Whether accesses through these words touch no memory, since none of the words is a pointer in this launch: the code
+// does not reach them, or they stay near address zero.
 bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words);
 
 // Adds what has to stay as it is for that to hold.

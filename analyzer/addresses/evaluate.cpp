@@ -227,7 +227,7 @@ std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, cons
     const bool is_known = pointer == Range::kNoBase ? range.base == Range::kNoBase
                                                     : std::ranges::find(group.at, range.base) != group.at.end();
     if (!is_known) return std::nullopt;
-    // So far may be another pointer's memory, of which the number that is added was made.
+    // An offset this large may lead to another pointer's memory.
     if (use.bytes == 0 || range.lo < -kFarthest || range.hi > kFarthest) return std::nullopt;
     if (range.base != pointer) continue;
     result.push_back(

@@ -125,7 +125,7 @@ Range bit_and(const Range& a, const Range& b, unsigned bits) {
   return Range::of(0, std::min(a.as_unsigned(bits).hi, b.as_unsigned(bits).hi), bits);
 }
 
-// A pointer of which the lower bits are cleared.
+// A pointer with its lower bits cleared.
 Range rounded_down(const Range& pointer, const Range& mask, unsigned bits) {
   const Number cleared = mask.is_number() ? power(bits) - 1 - mask.as_unsigned(bits).lo : -1;
   if (cleared < 0 || (cleared & (cleared + 1)) != 0) return Range::full(bits);

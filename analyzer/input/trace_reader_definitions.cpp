@@ -114,7 +114,7 @@ void read_extents(const Fields& args, std::uint32_t end, AddressExtents& extents
   for (const json& item : all["counters"])
     extents.counters.push_back(static_cast<std::uint32_t>(args.number_of(item, "extents", kMaxId)));
   for (const json& item : all["groups"]) extents.groups.push_back(address_group(args, item, end));
-  if (!is_well_formed(extents)) args.fail("extents", "has an expression whose operands are not there, or do not fit");
+  if (!is_well_formed(extents)) args.fail("extents", "has an expression with missing or unsuitable operands");
 }
 
 std::uint64_t digest(const Fields& args, const char* name) {

@@ -25,7 +25,7 @@ std::optional<std::uint32_t> Addresses::written_by(const SourceOperand& operand,
   return flow_.instructions[at].name == name ? std::optional(at) : std::nullopt;
 }
 
-// A value of which this is the negative: of RZ - x, however it is written.
+// The x of RZ - x, however that is written; null where it is something else.
 const SourceOperand* Addresses::negated(std::uint32_t at, const SourceOperands& from) const {
   const std::string_view name = flow_.instructions[at].name;
   const bool is_sum = name == "IADD3" || name == "IADD" || name == "VIADD";

@@ -25,7 +25,7 @@ class ExpressionList {
   // Of 32 bits: -1 - a.
   ExpressionId complement(ExpressionId a);
 
-  // A choice whose alternatives are filled in later, which may lead back to it.
+  // A choice without its alternatives, which fill() adds. They may lead back to it.
   ExpressionId choice(unsigned bits, std::int64_t loop);
   void fill(ExpressionId choice, std::span<const ExpressionId> alternatives);
 

@@ -354,7 +354,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   for (const char* each :
        {R"(["+",64,0,1,0])", R"(["+",64,0,2,0])", R"(["+",32,0,0,0])", R"(["zext",64,0,0,0])", R"(["where",64,0,0,6])",
         R"(["up_to",32,0,0,-1])", R"(["launch",32,0,0,12])", R"(["either",64,0,9,1])", R"(["low",64,0,0,0])"})
-    EXPECT_EQ(expressions(each), "args.extents: has an expression whose operands are not there, or do not fit") << each;
+    EXPECT_EQ(expressions(each), "args.extents: has an expression with missing or unsuitable operands") << each;
   EXPECT_NE(expressions(R"(["+",64,0,0,0])", "2"), "");
   for (const char* each : {"7", R"([[0],"r",[],true])", R"([[0],"r",[],1,[]])", R"([0,"r",[],true,[]])"})
     EXPECT_EQ(group(each), "args.extents: a group must be [[words], mode, [uses], complete, [numbers]]");
@@ -363,7 +363,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(group(R"([[0],"r",[],true,[16]])"), "args.extents: 16 is not a word of the parameters");
   EXPECT_EQ(group(R"([[0],"r",[0],true,[]])"), "args.extents: a use must be [expression, bytes]");
   for (const char* each : {R"([[],"r",[],true,[]])", R"([[0],"r",[[1,4]],true,[]])"})
-    EXPECT_EQ(group(each), "args.extents: has an expression whose operands are not there, or do not fit");
+    EXPECT_EQ(group(each), "args.extents: has an expression with missing or unsuitable operands");
   for (const char* code : {"", "12", "000000000000000g"}) {
     EXPECT_EQ(error("nimble.function", fmt::format(R"("id":0,"name":"f","code":"{}")", code)),
               "args.code: must be 16 hexadecimal digits");

@@ -316,5 +316,40 @@ TEST(Dependencies, AWaitDoesNotLeadToARecordThatALaunchHasReplaced) {
   }
 }
 
+// A size may lead to any buffer. If the program leaves an op there unordered, no race is told; all others stay ordered.
+TEST(Dependencies, AccessesByChanceKeepWhatTheProgramOrdersAndRaceWithNothing) {
+  const auto access = [](std::uint32_t object, bool writes, bool by_chance) {
+    Access result;
+    result.object = object;
+    result.rect = {0, 64, 0, 1};
+    result.whole = true;
+    result.reads = true;
+    result.writes = writes;
+    result.by_chance = by_chance;
+    return result;
+  };
+  MadeUp step(2);
+  step.op(OpRole::accesses, {access(1, true, false)}, 0);
+  step.op(OpRole::accesses, {access(0, true, false), access(1, true, true)}, 0);
+  step.op(OpRole::accesses, {access(1, false, false)}, 1);
+  step.op(OpRole::accesses, {access(1, false, false)}, 0);
+  for (const bool is_chance : {true, false}) {
+    step.accesses.all[2].by_chance = is_chance;
+    const Dependencies found = step.find();
+    const auto has = [&](std::uint32_t from, std::uint32_t to) {
+      return std::ranges::any_of(found.all, [&](const Dependency& each) { return each.from == from && each.to == to; });
+    };
+    EXPECT_TRUE(has(0, 1));
+    EXPECT_TRUE(has(1, 3));
+    if (is_chance) {
+      EXPECT_TRUE(has(0, 3)) << "what is written for sure is not hidden";
+    }
+    // Op 0 races with op 2 in any case; op 1 takes its place where it writes for sure.
+    ASSERT_EQ(found.race_count, 1u);
+    EXPECT_EQ(found.races.front().first, is_chance ? 0u : 1u);
+    EXPECT_EQ(found.races.front().second, 2u);
+  }
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/access/evidence.h"
 #include "analyzer/memory/byte_rect.h"
 #include "analyzer/memory/objects.h"
 #include "analyzer/memory/step_objects.h"
+#include "nimble/internal/evidence.h"
 #include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {

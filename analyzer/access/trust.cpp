@@ -29,13 +29,7 @@ class LeftOut : public AccessSource {
 
 }  // namespace
 
-std::optional<Evidence> trust_of(std::string_view text) {
-  for (int i = 0; i < kEvidences; ++i) {
-    auto level = static_cast<Evidence>(i);
-    if (level != Evidence::assumed && name(level) == text) return level;
-  }
-  return std::nullopt;
-}
+constinit const Evidence kDefaultTrust = Evidence::observed;
 
 std::unique_ptr<AccessSource> within_trust(std::unique_ptr<AccessSource> source, Evidence trust) {
   if (source->evidence() <= trust) return source;

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-#include "analyzer/access/evidence.h"
 #include "analyzer/graph/dag.h"
+#include "nimble/internal/evidence.h"
 
 namespace nimble::analyzer {
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "analyzer/base/text.h"
+#include "analyzer/report/beliefs.h"
 #include "analyzer/report/counts.h"
 #include "analyzer/report/describe.h"
 
@@ -259,6 +260,11 @@ void parallelism_line(Text& out, const StepAnalysis& analysis) {
            shares.c_str());
 }
 
+void beliefs_line(Text& out, const Analysis& analysis) {
+  if (const std::string text = beliefs_text(analysis); !text.empty())
+    out.line("beliefs", "the order %s; --trust proven does without", text.c_str());
+}
+
 bool simulated(const Trace& trace) { return trace.device.find("Simulated") != std::string::npos; }
 
 void measured_line(Text& out, const StepAnalysis& analysis) {
@@ -317,6 +323,7 @@ std::string text_report(const Analysis& analysis) {
   dependency_lines(out, analysis, counts);
   segment_lines(out, analysis, counts);
   parallelism_line(out, analysis);
+  beliefs_line(out, analysis);
   measured_line(out, analysis);
   communicating_lines(out, analysis);
   assumed_lines(out, analysis);

@@ -73,7 +73,7 @@ std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::StepR
     for (const analyzer::Access& access : analysis.evidence.accesses.of(op)) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       // What was only seen not to be written may be written with what was there already.
-      const bool may_write = access.writes || access.evidence == analyzer::Evidence::observed;
+      const bool may_write = access.writes || access.evidence == Evidence::observed;
       const std::uint64_t base = analysis.input.table->objects()[object.id].base;
       if (may_write && !object.step_local && !found.contains(base))
         found[base] = {{base, object.size}, analyzer::describe_op(analysis, op, 100)};
@@ -105,13 +105,13 @@ std::vector<std::string> unknown_ops(const analyzer::StepReading& analysis) {
 }  // namespace
 
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, analyzer::KeptRules& rules) try {
+                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust) try {
   GraphSchedule result;
   const auto no = [&](std::string why) {
     result.why_not = std::move(why);
     return std::move(result);
   };
-  analyzer::AnalysisOptions options = analysis_options(rules);
+  analyzer::AnalysisOptions options = analysis_options(rules, trust);
   options.start_early = false;  // it is submitted all at once
   options.one_kind = true;
   options.step = place;
@@ -146,6 +146,7 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   result.nowhere = std::move(analysis.evidence.non_pointer_words);
   result.text = "on " + std::to_string(segment.lanes) + " streams with " + std::to_string(segment.synchronizations) +
                 " edges between them";
+  result.beliefs = beliefs_for_log(analysis);
   return result;
 } catch (const analyzer::InputError& error) {
   GraphSchedule none;

@@ -13,6 +13,7 @@
 #include "analyzer/input/trace_reader.h"
 #include "analyzer/rules/kept_rules.h"
 #include "analyzer/step/step_finder.h"
+#include "nimble/internal/evidence.h"
 #include "nimble/internal/schedule.h"
 
 namespace nimble::shim {
@@ -25,7 +26,8 @@ struct GraphSchedule {
   Schedule schedule;  // one segment
   // Why there is no schedule, or why it would make no two nodes independent; else empty.
   std::string why_not;
-  std::string text;  // for people: what the schedule holds
+  std::string text;     // for people: what the schedule holds
+  std::string beliefs;  // for the log, if its order rests on any; else empty
 
   // The rest is filled in even if there is no schedule, as far as it is known.
 
@@ -47,6 +49,6 @@ struct GraphSchedule {
 using GivenOrder = std::optional<std::vector<std::array<std::uint32_t, 2>>>;
 
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, analyzer::KeptRules& rules);
+                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust);
 
 }  // namespace nimble::shim

@@ -5,14 +5,21 @@
 #include <string_view>
 #include <utility>
 
+#include "analyzer/report/beliefs.h"
 #include "analyzer/report/describe.h"
 
 namespace nimble::shim {
 
-analyzer::AnalysisOptions analysis_options(analyzer::KeptRules& rules) {
+analyzer::AnalysisOptions analysis_options(analyzer::KeptRules& rules, Evidence trust) {
   analyzer::AnalysisOptions options;
+  options.trust = trust;
   options.rules = *rules.get();
   return options;
+}
+
+std::string beliefs_for_log(const analyzer::Analysis& analysis) {
+  const std::string what = analyzer::beliefs_text(analysis);
+  return what.empty() ? what : "the order " + what + ". NIMBLE_TRUST=proven does without.";
 }
 
 std::function<std::size_t(char* buffer, std::size_t size)> source_of(TraceStore::Text text) {

@@ -8,13 +8,17 @@
 #include "analyzer/analysis.h"
 #include "analyzer/input/trace_store.h"
 #include "analyzer/rules/kept_rules.h"
+#include "nimble/internal/evidence.h"
 
 namespace nimble::shim {
 
 inline constexpr const char* kTraceName = "NIMBLE_MODE=auto";  // stands for the file in errors
 
-// What nimble-analyze uses by default. Throws InputError for rules that cannot be read.
-analyzer::AnalysisOptions analysis_options(analyzer::KeptRules& rules);
+// What nimble-analyze uses by default, with this trust. Throws InputError for rules that cannot be read.
+analyzer::AnalysisOptions analysis_options(analyzer::KeptRules& rules, Evidence trust);
+
+// For the log, if the schedule's order rests on beliefs: which ones, and how to do without. Else empty.
+std::string beliefs_for_log(const analyzer::Analysis& analysis);
 
 // Reads `text`, which it keeps as long as it exists.
 std::function<std::size_t(char* buffer, std::size_t size)> source_of(TraceStore::Text text);

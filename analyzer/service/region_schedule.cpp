@@ -31,32 +31,24 @@ void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
 
 }  // namespace
 
-std::string region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
-                            analyzer::KeptRules& rules, std::string& why_not) try {
+RegionSchedule region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
+                               analyzer::KeptRules& rules, Evidence trust) try {
+  const auto no = [](std::string why) { return RegionSchedule{{}, std::move(why), {}}; };
   analyzer::TraceFile file = analyzer::read_trace(kTraceName, source_of(text));
   take_out(file.trace, lasting);
-  analyzer::AnalysisOptions options = analysis_options(rules);
+  analyzer::AnalysisOptions options = analysis_options(rules, trust);
   options.start_early = false;  // it is submitted all at once
   const analyzer::Analysis analysis = analyzer::analyze(std::move(file), options);
-  if (analysis.step.marked == 0) {
-    why_not = "it has no op";
-    return {};
-  }
-  if (analysis.plan.status != analyzer::kExitOk) {
-    why_not = analysis.plan.why_no_schedule;
-    return {};
-  }
-  if (why_not = why_not_one_graph(analysis); !why_not.empty()) return {};
-  if (why_not = doubtful_end(analysis, options.rules); !why_not.empty()) return {};
+  if (analysis.step.marked == 0) return no("it has no op");
+  if (analysis.plan.status != analyzer::kExitOk) return no(analysis.plan.why_no_schedule);
+  if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
+  if (std::string why = doubtful_end(analysis, options.rules); !why.empty()) return no(std::move(why));
   std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
-  if (analyzer::check_schedule(analysis, schedule, kTraceName).unordered) {
-    why_not = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
-    return {};
-  }
-  return schedule;
+  if (analyzer::check_schedule(analysis, schedule, kTraceName).unordered)
+    return no("a defect of the analyzer: its schedule leaves ops unordered that conflict");
+  return {std::move(schedule), {}, beliefs_for_log(analysis)};
 } catch (const analyzer::InputError& error) {
-  why_not = error.what();
-  return {};
+  return {{}, error.what(), {}};
 }
 
 }  // namespace nimble::shim

@@ -24,9 +24,9 @@ struct Trial::Found {
   double explained = 0;
 };
 
-Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
-    : Trial(source_of(std::move(text)), std::move(rules)) {}
-Trial::Trial(Source text, std::vector<std::string> rules) : text_(std::move(text)), rules_(std::move(rules)) {}
+Trial::Trial(TraceStore::Text text, std::vector<std::string> rules, Evidence trust)
+    : text_(source_of(std::move(text))), rules_(std::move(rules)), trust_(trust) {}
+Trial::Trial(Source text) : text_(std::move(text)) {}
 Trial::~Trial() = default;
 
 bool Trial::find_step() try {
@@ -71,7 +71,7 @@ bool Trial::find_step() try {
 
 std::string Trial::schedule() try {
   analyzer::KeptRules rules(rules_);
-  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules));
+  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules, trust_));
   if (analysis.plan.status != analyzer::kExitOk) {
     why_not_ = analysis.plan.why_no_schedule;
     return {};
@@ -85,6 +85,7 @@ std::string Trial::schedule() try {
     why_not_ = "a defect of the analyzer: its schedule leaves ops unordered that conflict";
     return {};
   }
+  beliefs_ = beliefs_for_log(analysis);
   return text;
 } catch (const analyzer::InputError& error) {
   why_not_ = error.what();

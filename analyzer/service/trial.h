@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/input/trace_store.h"
+#include "nimble/internal/evidence.h"
 
 namespace nimble::shim {
 
@@ -19,10 +20,10 @@ class Trial {
  public:
   using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
 
-  // `rules`: files, asked before the rules that come with the analyzer.
-  Trial(TraceStore::Text text, std::vector<std::string> rules);
-  // The same for a text that comes piece by piece, as for LineReader::Source.
-  Trial(Source text, std::vector<std::string> rules);
+  // `rules`: files, asked before the rules that come with the analyzer. `trust`: the weakest evidence to believe.
+  Trial(TraceStore::Text text, std::vector<std::string> rules, Evidence trust);
+  // For looking alone: the same for a text that comes piece by piece, as for LineReader::Source.
+  explicit Trial(Source text);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -33,6 +34,8 @@ class Trial {
   // What replay needs to go on with that step. Empty if there is nothing to gain, or no schedule is possible:
   // why_not().
   std::string schedule();
+  // For the log, if the order of that schedule rests on beliefs: which ones, and how to do without. Else empty.
+  const std::string& beliefs() const { return beliefs_; }
 
   // Which share of the work since the first step was in steps: if it is small there may be other kinds of step. If the
   // program has marked its steps, there are no others.
@@ -48,8 +51,9 @@ class Trial {
 
   Source text_;
   const std::vector<std::string> rules_;
+  const Evidence trust_ = Evidence::exact;
   std::unique_ptr<Found> found_;
-  std::string why_not_;
+  std::string why_not_, beliefs_;
 };
 
 }  // namespace nimble::shim

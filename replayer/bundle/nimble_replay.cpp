@@ -46,7 +46,7 @@ struct Arguments {
   int device = 0;
   std::vector<std::string> rules;
   bool no_shipped_rules = false, quiet = false;
-  std::string trust = std::string(analyzer::name(analyzer::kDefaultTrust));
+  std::string trust = std::string(name(analyzer::kDefaultTrust));
   std::uint32_t max_streams = analyzer::kDefaultMaxLanes;
   std::string json;
   bool force = false;

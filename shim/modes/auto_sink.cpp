@@ -254,7 +254,7 @@ void AutoSink::look_for_step(Recording& recording) {
            phase_.load(std::memory_order_acquire) == Phase::recording)
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
-    Trial trial(recording.store->text(), options_.rules);
+    Trial trial(recording.store->text(), options_.rules, options_.trust);
     const std::string recorded = std::to_string(calls) + " calls recorded";
     if (!trial.find_step()) {
       say(recorded + ", and no step found yet: " + trial.why_not());
@@ -272,7 +272,8 @@ void AutoSink::look_for_step(Recording& recording) {
         return replay_by(recording, text,
                          what + ", analyzed in " +
                              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()) +
-                             " ms");
+                             " ms",
+                         trial.beliefs());
       const std::string why = trial.step_text() + ", but no schedule: " + trial.why_not();
       if (last || ++refused == options_.most_recordings) return stand_aside(why);
       say(recorded + "; " + why);
@@ -285,7 +286,8 @@ void AutoSink::look_for_step(Recording& recording) {
   }
 }
 
-void AutoSink::replay_by(Recording& recording, const std::string& schedule, const std::string& what) {
+void AutoSink::replay_by(Recording& recording, const std::string& schedule, const std::string& what,
+                         const std::string& beliefs) {
   Phase phase = Phase::recording;
   if (!phase_.compare_exchange_strong(phase, Phase::analyzing, std::memory_order_acq_rel)) return;
   recording.store->drop();
@@ -300,6 +302,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
     return;
   }
   options_.log(ReplayLog::info, "auto: " + what);
+  if (!beliefs.empty()) std::call_once(beliefs_told_, options_.log, ReplayLog::info, "auto: " + beliefs);
   replaying_.store(replay.release(), std::memory_order_release);
   phase = Phase::analyzing;
   phase_.compare_exchange_strong(phase, Phase::ready, std::memory_order_acq_rel);

@@ -26,6 +26,7 @@
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/call.h"
+#include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
 #include "replayer/order/onlookers.h"
 #include "replayer/replayer.h"
@@ -36,8 +37,9 @@
 namespace nimble::shim {
 
 struct AutoOptions {
-  std::vector<std::string> rules;  // files
-  std::uint64_t limit_bytes = 0;   // of the trace of one recording
+  std::vector<std::string> rules;    // files
+  Evidence trust = Evidence::exact;  // the weakest evidence that is believed
+  std::uint64_t limit_bytes = 0;     // of the trace of one recording
   std::uint32_t most_recordings = 1;
   std::chrono::milliseconds wait{0};  // the longest that the program waits for each look
   std::string stats_path;             // where the counters go if nothing is ever replayed; empty: nowhere
@@ -95,7 +97,8 @@ class AutoSink final : public CallSink {
   void start_thread(const Recordings::Use& recording);
   void work(Recordings::Use recording) noexcept;
   void look_for_step(Recording& recording);
-  void replay_by(Recording& recording, const std::string& schedule, const std::string& what);
+  void replay_by(Recording& recording, const std::string& schedule, const std::string& what,
+                 const std::string& beliefs);
   void wait_for_look(const Recording& recording) const;
   void look(Call& call);
   void take_over();
@@ -126,6 +129,7 @@ class AutoSink final : public CallSink {
   std::uint32_t idle_checks_ = 0;
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
+  std::once_flag beliefs_told_;
   std::mutex aside_mutex_;  // held while the reason is logged: the process does not end in the middle of that
   std::mutex said_mutex_;   // guards the list; messages stay, and the last one is read without the lock
   std::list<std::string> said_;

@@ -38,8 +38,8 @@ void ProgramRegion::becomes(State state, std::string why) {
   state_.store(state, std::memory_order_release);
 }
 
-RegionSink::RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context)
-    : limit_bytes_(limit_bytes), rules_(std::move(rules)), context_(context), onlookers_(context), history_(context) {}
+RegionSink::RegionSink(RegionOptions options, CallContext& context)
+    : options_(std::move(options)), rules_(options_.rules), context_(context), onlookers_(context), history_(context) {}
 
 // ---- the program's driver calls ----
 
@@ -190,7 +190,7 @@ ProgramRegion* RegionSink::begin() {
   }
   CUcontext current = nullptr;
   if (driver_.cuCtxGetCurrent_(&current) != CUDA_SUCCESS || !current) return nullptr;
-  auto region = std::make_unique<ProgramRegion>(limit_bytes_, context_);
+  auto region = std::make_unique<ProgramRegion>(options_.limit_bytes, context_);
   region->cu_context_ = current;
   history_.prepare();
   {
@@ -237,14 +237,14 @@ bool RegionSink::compile(ProgramRegion& region) {
   std::vector<std::uint64_t> kept;  // addresses
   for (std::size_t i = 0; i < region.calls_.size(); ++i)
     if (lasts[i]) kept.push_back(region.calls_[i].call.address);
-  std::string why_not;
-  const std::string text = region_schedule(region.store_->text(), kept, rules_, why_not);
+  const RegionSchedule found = region_schedule(region.store_->text(), kept, rules_, options_.trust);
   region.store_->drop();
-  if (text.empty()) return refuse(why_not);
+  if (found.text.empty()) return refuse(found.why_not);
   const CurrentContext current(driver_, region.cu_context_);  // also while a failed build is torn down
   auto built = std::make_unique<RegionGraph>(context_, driver_);
+  std::string why_not;
   try {
-    why_not = built->build(parse_schedule(text, "a region"), region.earlier_, region.calls_);
+    why_not = built->build(parse_schedule(found.text, "a region"), region.earlier_, region.calls_);
   } catch (const ScheduleError& error) {
     why_not = error.what();
   }
@@ -270,6 +270,7 @@ bool RegionSink::compile(ProgramRegion& region) {
     return false;
   }
   region.becomes(ProgramRegion::State::compiled, {});
+  if (!found.beliefs.empty()) std::call_once(beliefs_told_, options_.log, "regions: " + found.beliefs);
   return region.state() == ProgramRegion::State::compiled;
 }
 

@@ -18,6 +18,7 @@
 #include "analyzer/input/trace_store.h"
 #include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/call.h"
+#include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
 #include "replayer/submit/region_graph.h"
 #include "shim/modes/region_work.h"
@@ -58,10 +59,16 @@ class ProgramRegion {
   std::unique_ptr<RegionGraph> region_;
 };
 
+struct RegionOptions {
+  std::uint64_t limit_bytes = 0;                // of the trace of one region
+  std::vector<std::string> rules;               // files
+  Evidence trust = Evidence::exact;             // the weakest evidence that is believed
+  std::function<void(const std::string&)> log;  // lines for the user
+};
+
 class RegionSink final : public CallSink {
  public:
-  // `rules` are files.
-  RegionSink(std::uint64_t limit_bytes, std::vector<std::string> rules, CallContext& context);
+  RegionSink(RegionOptions options, CallContext& context);
 
   Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
@@ -89,8 +96,9 @@ class RegionSink final : public CallSink {
   void mark(const StreamRef* stream);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
 
-  const std::uint64_t limit_bytes_;
+  const RegionOptions options_;
   analyzer::KeptRules rules_;
+  std::once_flag beliefs_told_;
   CallContext& context_;
   Onlookers onlookers_;
   std::mutex mutex_;  // guards all below

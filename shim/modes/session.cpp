@@ -98,6 +98,7 @@ CallSink* make_sink(const Options& options) {
     case Mode::automatic: {
       AutoOptions automatic;
       automatic.rules = options.rules;
+      automatic.trust = options.trust;
       automatic.limit_bytes = bytes_of(options.auto_limit);
       automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
       automatic.wait = std::chrono::milliseconds(options.auto_wait);
@@ -114,12 +115,19 @@ CallSink* make_sink(const Options& options) {
       };
       return new AutoSink(std::move(automatic), context());
     }
-    case Mode::regions:
-      return new RegionSink(kRegionBytes, options.rules, context());
+    case Mode::regions: {
+      RegionOptions regions;
+      regions.limit_bytes = kRegionBytes;
+      regions.rules = options.rules;
+      regions.trust = options.trust;
+      regions.log = [](const std::string& text) { log(LogLevel::info, text); };
+      return new RegionSink(std::move(regions), context());
+    }
     case Mode::off:
       if (!options.graphs) break;
       GraphOptions graphs;
       graphs.rules = options.rules;
+      graphs.trust = options.trust;
       graphs.limit_bytes = bytes_of(options.auto_limit);
       graphs.tune = options.tune;
       graphs.probe = options.probe;

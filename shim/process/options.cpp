@@ -172,6 +172,15 @@ std::string_view mode_now(const Options& options) {
   return setting(option_row("mode"));
 }
 
+// Refuses what another option makes meaningless.
+void settle_trust(Options& options) {
+  const OptionRow& rules = option_row("rules");
+  if (!options.rules.empty() && options.trust < Evidence::declared && counts_in(rules, mode_now(options)))
+    add_line(options.complaint,
+             fmt::format("what {} says that kernels read and write is not believed: that takes {}={}",
+                         variable_of(rules), variable_of(option_row("trust")), name(Evidence::declared)));
+}
+
 // The file names of the rows, for this process.
 class FileNames {
  public:
@@ -210,6 +219,7 @@ Options read_options() {
 #define NIMBLE_LIST(name, separator, modes, help) options.name = read.list(#name);
 #include "nimble/internal/options.def"
   settle_mode(options);
+  settle_trust(options);
   FileNames files(options);  // the mode decides which of them are written
 #define NIMBLE_PATH(name, fallback, access, modes, help) options.name = files.path(#name);
 #include "nimble/internal/options.def"

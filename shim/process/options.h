@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/internal/evidence.h"
 #include "nimble/internal/tune.h"
 #include "shim/process/timing.h"
 

@@ -107,14 +107,12 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
     why_not = fmt::format("no {} steps were found in {} MiB of trace (NIMBLE_AUTO_LIMIT)", steps_, limit_bytes_ >> 20);
     return std::nullopt;
   }
-  Trial trial(
-      [&](char* buffer, std::size_t size) -> std::size_t {
-        const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
-        at += got;
-        left -= got;
-        return got;
-      },
-      {});
+  Trial trial([&](char* buffer, std::size_t size) -> std::size_t {
+    const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
+    at += got;
+    left -= got;
+    return got;
+  });
   return trial.find_step() ? trial.times() : 0;
 }
 

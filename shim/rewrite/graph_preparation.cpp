@@ -98,7 +98,7 @@ std::string GraphPreparation::rewrite(CUgraph graph, std::uint64_t flags, GraphP
   if (!recording) return kFull;
   const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, rules_);
+  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, rules_, trust_);
   tell_onlookers(made, found);
   if (with_memory) uses_.requests.planned(capture_plan(*memory, found));
   for (std::size_t i = 0; i < found.unknown.size() && i < kMostUnknown; ++i)
@@ -154,6 +154,7 @@ std::string GraphPreparation::build(const ProgramGraph& original, const GraphRec
   if (std::string why = made.rewritten().build(original, found.schedule, recorded.node, own_priorities); !why.empty())
     return why;
   if (uses_.memory.names_released(original)) return kReleased;
+  if (!found.beliefs.empty()) std::call_once(beliefs_told_, [&] { uses_.log.say("graphs: " + found.beliefs); });
   uses_.log.say("graph " + std::to_string(made.number()) + ": " + std::to_string(original.nodes().size()) + " nodes, " +
                 found.text);
   return {};

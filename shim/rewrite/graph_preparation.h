@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "analyzer/rules/kept_rules.h"
 #include "analyzer/service.h"
 #include "nimble/internal/call.h"
+#include "nimble/internal/evidence.h"
 #include "replayer/tune/tuner.h"
 #include "shim/rewrite/capture/capture_requests.h"
 #include "shim/rewrite/capture/dry_runs.h"
@@ -46,9 +48,9 @@ class GraphPreparation {
     GraphFunctions& functions;
     const RewriteLog& log;
   };
-  // `rules`: files.
-  GraphPreparation(std::vector<std::string> rules, Tune tune, const Uses& uses)
-      : uses_(uses), tune_(tune), rules_(std::move(rules)) {}
+  // `rules`: files. `trust`: the weakest evidence that is believed.
+  GraphPreparation(std::vector<std::string> rules, Evidence trust, Tune tune, const Uses& uses)
+      : uses_(uses), trust_(trust), tune_(tune), rules_(std::move(rules)) {}
 
   // The program has instantiated a graph.
   void instantiated(const Call& call);
@@ -63,9 +65,11 @@ class GraphPreparation {
   void tell_writes(GraphPair& graph, const GraphSchedule& found, const std::optional<CaptureMemory>& memory) const;
 
   const Uses uses_;
+  const Evidence trust_;
   const Tune tune_;
   analyzer::KeptRules rules_;
   std::atomic<std::uint64_t> seen_{0};
+  std::once_flag beliefs_told_;
 };
 
 }  // namespace nimble::shim

@@ -35,7 +35,7 @@ GraphSink::GraphSink(GraphOptions options, CallContext& context)
       workspaces_(pool_, captures_, shortage_, allocator_, log_),
       memory_return_({context, pool_, captures_, shortage_, allocator_, graphs_, functions_, log_}),
       fill_(context, captures_),
-      preparation_(std::move(options.rules), options.tune,
+      preparation_(std::move(options.rules), options.trust, options.tune,
                    {pool_, requests_, dry_runs_, memory_, recordings_, graphs_, onlookers_, functions_, log_}),
       launcher_({pool_, captures_, dry_runs_, graphs_, onlookers_, recordings_, allocator_, memory_return_, log_}) {}
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "nimble/internal/call.h"
+#include "nimble/internal/evidence.h"
 #include "replayer/tune/tuner.h"
 #include "shim/rewrite/allocate/capture_allocator.h"
 #include "shim/rewrite/allocate/memory_fill.h"
@@ -45,7 +46,8 @@
 namespace nimble::shim {
 
 struct GraphOptions : RecordingOptions {
-  std::vector<std::string> rules;  // files
+  std::vector<std::string> rules;    // files
+  Evidence trust = Evidence::exact;  // the weakest evidence that is believed
   Tune tune = Tune::start;
   RewriteLog::Write log;
 };

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "analyzer/access/access.h"
-#include "analyzer/access/evidence.h"
 #include "analyzer/pointers/observations.h"
 #include "analyzer/pointers/pointer_flow.h"
 #include "analyzer/rules/rules.h"
+#include "nimble/internal/evidence.h"
 #include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {

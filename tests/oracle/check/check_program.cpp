@@ -30,7 +30,7 @@ constexpr const char* kLie = R"({"nimble_rules": 1, "rules": [
 
 // Whether the op was given a pointer to the object, and does not only reach it by what lies in memory.
 bool is_given(const Analysis& analysis, std::uint32_t op, std::uint32_t object) {
-  if (analysis.evidence.accesses.ops[op].evidence == analyzer::Evidence::exact) return true;
+  if (analysis.evidence.accesses.ops[op].evidence == Evidence::exact) return true;
   const auto pointers = analysis.input.table->pointers(analysis.step.calls()[op]);
   return std::any_of(pointers.begin(), pointers.end(), [&](const analyzer::PointerWord& pointer) {
     return analysis.objects.find(pointer.object) == object;

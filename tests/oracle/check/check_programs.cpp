@@ -93,10 +93,10 @@ nlohmann::ordered_json json_of(std::uint64_t seed, const CheckOutcome& outcome) 
   json["widest"] = outcome.accesses.widest;
   json["widest_op"] = outcome.accesses.widest_op;
   json["pairs"] = {outcome.accesses.pairs_inferred, outcome.accesses.pairs_exact};
-  for (int e = 0; e < analyzer::kEvidences; ++e) {
+  for (int e = 0; e < kEvidences; ++e) {
     const Width& w = outcome.accesses.width[static_cast<std::size_t>(e)];
-    json["width"][std::string(name(static_cast<analyzer::Evidence>(e)))] = {w.ops, w.inferred, w.exact,
-                                                                            w.inferred_written, w.exact_written};
+    json["width"][std::string(name(static_cast<Evidence>(e)))] = {w.ops, w.inferred, w.exact, w.inferred_written,
+                                                                  w.exact_written};
   }
   return json;
 }

@@ -12,7 +12,6 @@ namespace nimble::oracle {
 namespace {
 
 using analyzer::Access;
-using analyzer::Evidence;
 using analyzer::ObjectTable;
 using analyzer::OpRole;
 using analyzer::StepAccesses;
@@ -335,7 +334,7 @@ std::string text_of(const Comparison& comparison) {
                         ratio(w.inferred_written, w.exact_written));
   };
   Width all;
-  for (int e = 0; e < analyzer::kEvidences; ++e) {
+  for (int e = 0; e < kEvidences; ++e) {
     const Width& width = comparison.width[static_cast<std::size_t>(e)];
     if (width.ops == 0) continue;
     line(name(static_cast<Evidence>(e)), width);

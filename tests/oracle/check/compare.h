@@ -23,7 +23,7 @@ struct Width {
 
 struct Comparison {
   std::vector<std::string> failures;  // one line each: what was missed, and ops that could not be compared
-  std::array<Width, analyzer::kEvidences> width;
+  std::array<Width, kEvidences> width;
   double widest = 1;  // of one op that is not assumed: inferred bytes over touched ones
   std::string widest_op;
   // Ops that ran and that no call of the trace submitted: the recorder missed them, or they are the shim's own.

@@ -33,11 +33,11 @@ std::string said(const std::string& kernel, std::uint64_t a, std::uint64_t b, st
   text.free_async(kFirst);
   text.free_async(other);
   text.call("step_end", "");
-  std::string why_not;
   analyzer::KeptRules kept(rules);
-  const auto schedule = region_schedule({std::make_shared<const std::string>(text.str())}, {}, kept, why_not);
-  EXPECT_EQ(schedule.empty(), !why_not.empty());
-  return why_not;
+  const RegionSchedule found =
+      region_schedule({std::make_shared<const std::string>(text.str())}, {}, kept, Evidence::declared);
+  EXPECT_EQ(found.text.empty(), !found.why_not.empty());
+  return found.why_not;
 }
 
 TEST(RangeEnds, TwoOfOneTypeThatLieSideBySideMayBeARange) {

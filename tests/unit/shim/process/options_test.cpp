@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/trust.h"
 #include "shim/process/option_table.h"
 
 namespace nimble::shim {
@@ -91,6 +92,23 @@ TEST_F(OptionsTest, NothingSetMeansOff) {
   EXPECT_EQ(options.trace, "trace.json");
   EXPECT_EQ(options.hold_us, 1000);
   EXPECT_EQ(options.complaint, "");
+}
+
+TEST_F(OptionsTest, TrustIsThatOfTheTools) {
+  EXPECT_EQ(read_options().trust, analyzer::kDefaultTrust);
+  EXPECT_EQ(option_row("trust").fallback, name(analyzer::kDefaultTrust));
+}
+
+TEST_F(OptionsTest, RulesTakeTrust) {
+  setenv("NIMBLE_RULES", "rules.json", 1);
+  for (const char* mode : {"auto", "regions", "off"}) {
+    setenv("NIMBLE_MODE", mode, 1);
+    setenv("NIMBLE_TRUST", "proven", 1);
+    const std::string why = "what NIMBLE_RULES says that kernels read and write is not believed: that takes ";
+    EXPECT_EQ(read_options().complaint, *mode == 'o' ? "" : why + "NIMBLE_TRUST=declared") << mode;
+    setenv("NIMBLE_TRUST", "declared", 1);
+    EXPECT_EQ(read_options().complaint, "") << mode;
+  }
 }
 
 TEST_F(OptionsTest, PyTorchIsPreparedUnlessItIsOff) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace nimble::analyzer {
+namespace nimble {
 
 enum class Evidence : std::uint8_t {
   exact,     // memory operation: the API says what it touches
@@ -24,4 +24,9 @@ inline constexpr std::string_view name(Evidence evidence) {
 
 inline constexpr Evidence weaker(Evidence a, Evidence b) { return a > b ? a : b; }
 
-}  // namespace nimble::analyzer
+// Whether it may be wrong: it is neither the API's semantics nor the code.
+inline constexpr bool is_belief(Evidence evidence) {
+  return evidence == Evidence::declared || evidence == Evidence::observed;
+}
+
+}  // namespace nimble

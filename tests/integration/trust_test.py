@@ -1,0 +1,116 @@
+"""What is believed of kernels, in real processes (programs/replay/beliefs.cpp): with only what is proven, programs are right whose
+kernels do more than a signature or a recording tells; beliefs are named in the log."""
+
+import json
+
+import harness
+from harness import ProgramTest
+
+STEPS, BAD = 60, 40
+# Of these the code alone tells the truth. In the second line it tells where an array begins, and that of another allocation is meant.
+TOLD_BY_CODE, LEAVE_THEIR_ARRAY = ("flag", "clip", "block"), ("strided", "from_one")
+WITHOUT_CODE, WITH_CODE = "believed.simcuda", "believed_code.simcuda"
+CASES = [(what, image) for image in (WITHOUT_CODE, WITH_CODE) for what in TOLD_BY_CODE] + [(what, WITHOUT_CODE) for what in LEAVE_THEIR_ARRAY]
+
+
+class BeliefsTest(ProgramTest):
+    def run_beliefs(self, what, image, mode=None, how="steps", steps=STEPS, bad=BAD, **settings):
+        return self.run_program(["beliefs", what, how, steps, image, bad], mode=mode, **settings)
+
+    def plain(self, what, image, **options):
+        return self.run_beliefs(what, image, **options).stdout
+
+    def rewritten(self, what, image, **settings):
+        settings.setdefault("NIMBLE_TUNE", "off")
+        return self.run_beliefs(what, image, mode="off", how="graph", NIMBLE_GRAPHS="rewrite", **settings)
+
+    def wrong(self, what, image, mode, how="steps", seeds=5, **settings):
+        """Of some adversarial orders, how many give the program another result; and the counters of each run."""
+        plain, wrong, found = self.plain(what, image, how=how), 0, []
+        for seed in harness.BUILD.seeds(seeds):
+            if how == "graph":
+                done = self.rewritten(what, image, SIMCUDA_SEED=seed, **settings)
+            else:
+                done = self.run_beliefs(what, image, mode, how, SIMCUDA_SEED=seed, NIMBLE_STATS=self.path("stats.json"), **settings)
+            wrong += done.stdout != plain
+            if mode in ("auto", "replay"):
+                found.append((self.read_json("stats.json"), done.stderr))
+        return wrong, found
+
+
+class Proven(BeliefsTest):
+    """The kinds of lies that are known, in every mode."""
+
+    def each(self, check):
+        for what, image in CASES:
+            with self.subTest(f"{what} in {image}"):
+                check(what, image)
+
+    def test_replay(self):
+        def check(what, image):
+            for probe in ("off", "writes"):
+                self.run_beliefs(what, image, "record", steps=8, bad=-1, NIMBLE_TRACE=self.path("trace.json"), NIMBLE_PROBE=probe)
+                done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--trust", "proven", expect=None)
+                self.assertIn(done.returncode, (0, 5), done.stderr)  # 5: what was seen contradicts a signature
+                self.assertNotIn("rests on beliefs", done.stdout)
+                self.assertEqual(self.wrong(what, image, "replay", NIMBLE_SCHEDULE=self.path("schedule.json"))[0], 0)
+
+        self.each(check)
+
+    def test_auto(self):
+        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "auto", NIMBLE_TRUST="proven")[0], 0))
+
+    def test_graphs(self):
+        def check(what, image):
+            for probe in ("off", "writes"):
+                self.assertEqual(self.wrong(what, image, "off", "graph", NIMBLE_TRUST="proven", NIMBLE_PROBE=probe)[0], 0)
+
+        self.each(check)
+
+    def test_regions(self):
+        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "regions", "region", NIMBLE_TRUST="proven")[0], 0))
+
+    def test_code_still_leaves_ops_unordered(self):
+        done = self.rewritten("flag", WITH_CODE, NIMBLE_TRUST="proven", NIMBLE_LOG="info")
+        self.assertRegex(done.stderr, r"graph 1: 3 nodes, on 2 streams")
+
+
+class Believed(BeliefsTest):
+    """With more trust, the same programs are what shows that it is not for nothing."""
+
+    def test_beliefs_make_wrong_orders(self):
+        for what, mode, how, settings in (("clip", "auto", "steps", {"NIMBLE_TRUST": "declared"}),
+                                          ("clip", "off", "graph", {"NIMBLE_TRUST": "declared"}),
+                                          ("clip", "regions", "region", {"NIMBLE_TRUST": "declared"}),
+                                          ("flag", "off", "graph", {"NIMBLE_TRUST": "observed"})):
+            with self.subTest(f"{what}, {mode}"):
+                self.assertGreater(self.wrong(what, WITHOUT_CODE, mode, how, seeds=12, **settings)[0], 0)
+
+
+class Log(BeliefsTest):
+    def lines(self, done):
+        return [line for line in done.stderr.splitlines() if "beliefs" in line]
+
+    def test_beliefs_are_named_once(self):
+        for mode, how, settings, ops in (("auto", "steps", {}, 4), ("off", "graph", {"NIMBLE_GRAPHS": "rewrite"}, 3),
+                                         ("regions", "region", {}, 3)):
+            for trust in ("declared", "proven"):
+                with self.subTest(f"{mode}, {trust}"):
+                    done = self.run_beliefs("clip", WITHOUT_CODE, mode, how, NIMBLE_TRUST=trust, NIMBLE_LOG="info", NIMBLE_TUNE="off", **settings)
+                    if trust == "proven":
+                        self.assertEqual(self.lines(done), [])
+                        continue
+                    self.assertEqual(len(self.lines(done)), 1, done.stderr)
+                    self.assertRegex(self.lines(done)[0], rf"^nimble: info: \w+: the order rests on beliefs: of {ops} ops 3 are known by declared evidence\. "
+                                                          r"NIMBLE_TRUST=proven does without\.$")
+
+    def test_rules_that_are_not_believed_are_complained_about(self):
+        with open(self.path("rules.json"), "w", encoding="utf-8") as file:
+            json.dump({"nimble_rules": 5, "rules": [{"kernel": "scale_and_check", "params": ["in", "out", "inout", "value"]}]}, file)
+        for trust in ("proven", "declared"):
+            done = self.run_beliefs("flag", WITHOUT_CODE, "auto", NIMBLE_TRUST=trust, NIMBLE_RULES=self.path("rules.json"))
+            self.assertEqual("what NIMBLE_RULES says that kernels read and write is not believed" in done.stderr, trust == "proven", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -10,9 +10,20 @@ Reading read_for_replay(const ReplayOptions& options, CallContext& context) {
   reading.file = what_is_at(reading.place);  // before it is read
   reading.schedule = options.schedule_text.empty() ? read_schedule(options.schedule_path)
                                                    : parse_schedule(options.schedule_text, options.schedule_path);
-  reading.missing = reading.driver.load(context, options.audit > 0);
+  reading.missing = reading.driver.load(context, audits(options, reading.schedule));
   context.driver_symbol("cuStreamGetCtx");  // looked up here: Onlookers may need it under the lock
   return reading;
+}
+
+bool audits(const ReplayOptions& options, const Schedule& schedule) {
+  return options.audit ? *options.audit > 0 : schedule.rests_on_beliefs();
+}
+
+std::string beliefs_text(const Schedule& schedule) {
+  if (!schedule.rests_on_beliefs()) return {};
+  return "the order rests on beliefs: pairs of ops are unordered by declared evidence (" +
+         std::to_string(schedule.freedom.declared) + ") and observed evidence (" +
+         std::to_string(schedule.freedom.observed) + "). nimble-analyze --trust proven does without.";
 }
 
 std::string describe(const Schedule& schedule) {

@@ -24,6 +24,12 @@ struct Reading {
 
 Reading read_for_replay(const ReplayOptions& options, CallContext& context);
 
+// Whether steps are audited.
+bool audits(const ReplayOptions& options, const Schedule& schedule);
+
+// On what a schedule's order rests, in words, if on beliefs; else empty.
+std::string beliefs_text(const Schedule& schedule);
+
 // A schedule's content, in words.
 std::string describe(const Schedule& schedule);
 

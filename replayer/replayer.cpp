@@ -273,7 +273,8 @@ class Replayer final : public ReplaySink {
       auto bystanders = std::make_unique<Bystanders>(player->schedule(), context_);
       if (starts && !start_watchdog()) return give_in(kNoThread, kNoThread);
       player->tune(options_.tune);
-      if (options_.audit > 0) player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
+      if (audits(options_, player->schedule()))
+        player->audit(options_.audit, [all = bystanders.get()] { return all->ops(); });
       if (!onlookers_ && player->onlookers().runs_relaxed()) {
         own_onlookers_ = std::make_unique<Onlookers>(context_);
         onlookers_ = own_onlookers_.get();
@@ -283,6 +284,9 @@ class Replayer final : public ReplaySink {
       player_ = std::move(player);
       bystanders_ = std::move(bystanders);
       options_.log(ReplayLog::info, options_.schedule_path + ": " + describe(player_->schedule()));
+      const std::string beliefs = beliefs_text(player_->schedule());  // auto has said so, and knows more
+      if (!beliefs.empty() && options_.schedule_text.empty())
+        options_.log(ReplayLog::info, options_.schedule_path + ": " + beliefs);
       phase_.store(Phase::playing, std::memory_order_release);
       return true;
     } catch (const ScheduleError& error) {

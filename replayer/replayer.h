@@ -37,8 +37,10 @@ struct ReplayOptions {
   std::string stats_path;     // empty: no file
   std::chrono::microseconds hold{1000};
   Tune tune = Tune::off;
-  bool tune_save = false;   // its results go into the schedule's file
-  std::uint32_t audit = 0;  // how often a step is audited, in steps (replayer/audit/audit.h); 0: never
+  bool tune_save = false;  // its results go into the schedule's file
+  // How often a step is audited, in steps (replayer/audit/audit.h); 0: never; nothing: steps 1, 2, 10, 100
+  // and so on, if the schedule rests on beliefs.
+  std::optional<std::uint32_t> audit;
   std::function<void(ReplayLog, const std::string&)> log;
   std::function<void()> enter_helper_thread;  // run first on each of our threads
 };

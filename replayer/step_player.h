@@ -50,7 +50,7 @@ class StepPlayer {
   void note(const MemoryEvent& event);
 
   // Audits every `every`th step from now on. `elsewhere` tells how many ops passed that did not concern the player.
-  void audit(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
+  void audit(std::optional<std::uint32_t> every, std::function<std::uint64_t()> elsewhere) {
     audits_.start(every, std::move(elsewhere));
   }
   // From now on times the ways of submitting, and uses the fastest.

@@ -32,22 +32,33 @@ std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 Audit::Audit(const Schedule& schedule, const OpMatch& live, const ObjectMap& objects, const DriverApi& driver,
-             Counters& counters, std::uint32_t every)
+             Counters& counters, std::optional<std::uint32_t> every)
     : schedule_(schedule),
       live_(live),
       objects_(objects),
       driver_(driver),
       counters_(counters),
       every_(every),
-      copies_(schedule.segments.size()) {}
+      copies_(schedule.segments.size()) {
+  plan_next();
+}
+
+// After step 1 comes step 2, then 10, 100 and so on.
+void Audit::plan_next() {
+  if (every_) {
+    next_ += *every_;
+  } else {
+    next_ = next_ < 2 ? next_ + 1 : next_ == 2 ? 10 : 10 * next_;
+  }
+}
 
 Audit::Run Audit::begin_step(std::uint64_t elsewhere, bool bound) {
   const bool alone = elsewhere == elsewhere_;
   elsewhere_ = elsewhere;
   if (!bound) return Run::graphs;
-  if (++since_ >= every_) {
-    since_ = 0;
+  if (++steps_ >= next_) {
     due_ = true;
+    plan_next();
   }
   if (pending()) return Run::in_order;
   if (!due_) return Run::graphs;
@@ -112,6 +123,9 @@ const char* Audit::collect(std::uint32_t segment, Audited& found) const {
     } else if (op.kind == CallKind::copy || op.kind == CallKind::set) {
       const OpValues& live = live_.live(index);
       if (live.width == 0 || live.height == 0) continue;
+      // The host may be watching it, and has not asked for audits.
+      if (!every_ && !is_the_gpus(schedule_.objects[op.dst.object].memory))
+        return "a copy writes memory that the host reaches";
       const bool rows = live.height > 1 && live.dst.pitch != live.width;
       if (rows && !is_the_gpus(schedule_.objects[op.dst.object].memory))
         return "a copy writes host memory with gaps between its rows";

@@ -34,9 +34,10 @@ class Audit {
     in_order,  // in the program's order alone: an audit has not been judged yet
   };
 
-  // Every `every`th step.
+  // Every `every`th step. Nothing: no one has asked for audits; then steps 1, 2, 10, 100 and so on, since what is wrong
+  // often shows soon, and no segment that writes memory of the host.
   Audit(const Schedule& schedule, const OpMatch& live, const ObjectMap& objects, const DriverApi& driver,
-        Counters& counters, std::uint32_t every);
+        Counters& counters, std::optional<std::uint32_t> every);
 
   // A step begins: how it is to run. `elsewhere`: how many ops other streams have got so far. `bound`: it could run as
   // a graph.
@@ -88,6 +89,7 @@ class Audit {
     std::vector<Touch> touches;
   };
 
+  void plan_next();
   static void merge(std::vector<Range>& ranges);
   const char* collect(std::uint32_t segment, Audited& found) const;
   const char* why_not(std::uint32_t segment) const;
@@ -111,8 +113,8 @@ class Audit {
   const ObjectMap& objects_;
   const DriverApi& driver_;
   Counters& counters_;
-  const std::uint32_t every_;
-  std::uint32_t since_ = 0;  // steps since one was due
+  const std::optional<std::uint32_t> every_;
+  std::uint64_t steps_ = 0, next_ = 0;  // so far; at which one is due
   bool due_ = false;
   std::uint64_t elsewhere_ = 0;
   std::vector<Copies> copies_;  // per segment

@@ -35,8 +35,9 @@ class StepAudits {
         standing_(standing),
         counters_(counters) {}
 
-  // Every `every`th step from now on. `elsewhere` tells how many ops passed that did not concern the player.
-  void start(std::uint32_t every, std::function<std::uint64_t()> elsewhere) {
+  // Every `every`th step from now on; nothing: steps 1, 2, 10, 100 and so on. `elsewhere` tells how many ops passed
+  // that did not concern the player.
+  void start(std::optional<std::uint32_t> every, std::function<std::uint64_t()> elsewhere) {
     elsewhere_ = std::move(elsewhere);
     audit_.emplace(schedule_, live_, objects_, driver_, counters_, every);
   }

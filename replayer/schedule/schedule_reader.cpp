@@ -40,6 +40,18 @@ void check_version(const Field& field) {
         fmt::format("is {}, but this Nimble reads version {}: run nimble-analyze again", version, kScheduleVersion));
 }
 
+// What is believed of the ops. A schedule that does not say was not written by this version.
+void read_beliefs(const Field& top, Schedule& schedule) {
+  if (top.has("trust")) schedule.trust = top.at("trust").text();
+  if (!top.has("unordered_pairs")) return;
+  const Field pairs = top.at("unordered_pairs");
+  const auto number = [&](Evidence evidence) {
+    return pairs.at(std::string(name(evidence)).c_str()).number(kMostBytes);
+  };
+  schedule.freedom = {number(Evidence::exact), number(Evidence::proven), number(Evidence::declared),
+                      number(Evidence::observed), pairs.at("estimated").boolean()};
+}
+
 ScheduleObject read_object(const Field& field) {
   ScheduleObject object;
   object.memory = static_cast<MemoryKind>(field.at("memory").one_of(kMemoryKindNames));
@@ -105,6 +117,7 @@ Schedule parse_schedule(const std::string& text, const std::string& source) {
   schedule.policy = top.at("policy").text();
   schedule.trace_digest = top.at("trace_digest").text();
   schedule.arena_bytes = top.at("arena_bytes").number(kMostBytes);
+  read_beliefs(top, schedule);
   const Field functions = top.at("functions"), objects = top.at("objects"), ops = top.at("ops"),
               segments = top.at("segments"), streams = top.at("streams");
   read_streams(streams, schedule);

@@ -50,7 +50,7 @@ ReplayOptions replay_options(const Options& options) {
   replay.schedule_path = options.schedule;
   replay.stats_path = options.stats;
   replay.hold = std::chrono::microseconds(options.hold_us);
-  replay.audit = static_cast<std::uint32_t>(options.audit);
+  if (options.audit_is_set) replay.audit = static_cast<std::uint32_t>(options.audit);
   replay.tune = options.tune;
   replay.tune_save = options.tune_save && options.mode == Mode::replay;
   replay.log = [](ReplayLog level, const std::string& text) {

@@ -220,6 +220,8 @@ Options read_options() {
 #include "nimble/internal/options.def"
   settle_mode(options);
   settle_trust(options);
+  const char* const audit = variable(variable_of(option_row("audit")).c_str());
+  options.audit_is_set = audit && *audit;
   FileNames files(options);  // the mode decides which of them are written
 #define NIMBLE_PATH(name, fallback, access, modes, help) options.name = files.path(#name);
 #include "nimble/internal/options.def"

@@ -25,6 +25,7 @@ struct Options {
 
   // Derived from several options. In paths %p and %r are replaced. Files that this mode writes are this rank's own,
   // whatever their names say.
+  bool audit_is_set = false;  // NIMBLE_AUDIT is set
   std::string graphs_trace;   // where the recording of graphs goes; empty if NIMBLE_TRACE is not set
   std::string own_files;      // one line for the user if that changed a name; else empty
   std::string complaint;      // on each refused value, for which the default counts, and on modes that are not possible

@@ -1,5 +1,5 @@
 """What is believed of kernels, in real processes (programs/replay/beliefs.cpp): with only what is proven, programs are right whose
-kernels do more than a signature or a recording tells; beliefs are named in the log."""
+kernels do more than a signature or a recording tells; beliefs are named in the log, and found out by audits."""
 
 import json
 
@@ -85,6 +85,41 @@ class Believed(BeliefsTest):
                                           ("flag", "off", "graph", {"NIMBLE_TRUST": "observed"})):
             with self.subTest(f"{what}, {mode}"):
                 self.assertGreater(self.wrong(what, WITHOUT_CODE, mode, how, seeds=12, **settings)[0], 0)
+
+    def test_audits_find_them_out(self):
+        """Unless told otherwise, in the first and second step, the 10th, and so on. What they find is right in the end."""
+        settings = {"NIMBLE_TRUST": "declared", "seeds": 20}
+        without, _ = self.wrong("clip", WITHOUT_CODE, "auto", NIMBLE_AUDIT="0", **settings)
+        wrong, runs = self.wrong("clip", WITHOUT_CODE, "auto", NIMBLE_AUDIT="", **settings)
+        found = sum(stats["audits_failed"] for stats, _ in runs)
+        self.assertGreater(found, 0)
+        self.assertLess(wrong, without)
+        for stats, said in runs:
+            self.assertEqual("an audit found" in said, stats["audits_failed"] == 1)
+            self.assertGreater(stats["steps_audited"], 0)
+
+    def test_audits_that_no_one_asked_for_leave_memory_of_the_host_alone(self):
+        for audit, audited in (("", False), ("1", True)):
+            _, runs = self.wrong("host", WITHOUT_CODE, "auto", NIMBLE_TRUST="declared", NIMBLE_AUDIT=audit)
+            for stats, said in runs:
+                self.assertEqual(stats["steps_audited"] > 0, audited, said)
+                self.assertEqual("a copy writes memory that the host reaches" in stats["audits_skipped"], not audited, stats)
+
+    def test_what_is_proven_is_not_audited(self):
+        _, runs = self.wrong("flag", WITH_CODE, "auto", NIMBLE_TRUST="declared", NIMBLE_AUDIT="")
+        for stats, _ in runs:
+            self.assertGreater(stats["steps_replayed"], 0)
+            self.assertEqual((stats["steps_audited"], stats["audits_skipped"]), (0, {}), "no two ops rest on a belief")
+
+    def test_a_schedule_says_whether_it_is_audited(self):
+        self.run_beliefs("clip", WITHOUT_CODE, "record", steps=8, bad=-1, NIMBLE_TRACE=self.path("trace.json"))
+        for trust, audited in (("declared", True), ("proven", False)):
+            self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--trust", trust)
+            _, runs = self.wrong("clip", WITHOUT_CODE, "replay", seeds=3, NIMBLE_SCHEDULE=self.path("schedule.json"), NIMBLE_AUDIT="",
+                                 NIMBLE_LOG="info")
+            for stats, said in runs:
+                self.assertEqual((stats["steps_audited"] > 0, "the order rests on beliefs" in said), (audited, audited), said)
+                self.assertEqual("nimble-analyze --trust proven does without" in said, audited, said)
 
 
 class Log(BeliefsTest):

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "nimble/internal/evidence.h"
 #include "nimble/internal/trace.h"
 
 namespace nimble {
@@ -196,8 +197,8 @@ struct ScheduleChoice {
 struct Schedule {
   std::string policy;
   std::string trace_digest;  // XXH3-64 of the trace file, hex: for reports
-  std::string trust;         // the weakest evidence that was trusted: for checks and reports
-  ScheduleFreedom freedom;   // for reports
+  std::string trust;         // the weakest evidence that was trusted
+  ScheduleFreedom freedom;
   std::vector<ScheduleFunction> functions;
   std::vector<ScheduleObject> objects;
   std::vector<ScheduleStream> streams = std::vector<ScheduleStream>(1);
@@ -214,6 +215,12 @@ struct Schedule {
   bool carries = false;  // it relies on memory contents left by the previous step, which must have been as recorded
   std::vector<ScheduleChoice> tuned;  // by kind of step; empty if nothing was kept
   bool textures = false;  // it holds even if the program has textures or surfaces: no access relies on their absence
+
+  // Whether two ops may be unordered only because of what is believed of one of them. An estimate may have missed that.
+  bool rests_on_beliefs() const {
+    const bool believes = trust == name(Evidence::declared) || trust == name(Evidence::observed);
+    return freedom.declared + freedom.observed > 0 || (freedom.estimated && believes);
+  }
 
   // Whether it relies on which pointers lie in memory, from this step or the previous one.
   bool rests_on_pointers() const {

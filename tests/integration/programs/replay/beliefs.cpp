@@ -2,6 +2,7 @@
 // `beliefs WHAT HOW STEPS IMAGE [BAD]` prints a digest of what all steps have computed. WHAT:
 //   flag      the kernel sets a flag, which the other reads; but only in step BAD
 //   clip      it writes to what its signature says that it reads
+//   host      the same, and the step copies what it has computed to the host
 //   block     it finds its pointers in memory
 //   strided   it is given one array, and the distance to another one
 //   from_one  it is given an address from before its array
@@ -37,7 +38,7 @@ class Program {
     CHECK(cuMemAlloc(&block_, 2 * sizeof(CUdeviceptr)));
     const CUdeviceptr pointers[] = {x_, z_};
     CHECK(cuMemcpyHtoD(block_, pointers, sizeof pointers));
-    CHECK(cuMemAllocHost(reinterpret_cast<void**>(&given_), kBytes));
+    for (unsigned** const each : {&given_, &result_}) CHECK(cuMemAllocHost(reinterpret_cast<void**>(each), kBytes));
     CHECK(cuCtxSynchronize());
   }
 
@@ -52,7 +53,7 @@ class Program {
     if (what_ == "flag") {
       launch("scale_and_check", x_, y_, flag_);
       launch("apply_unless", flag_, z_, state_);
-    } else if (what_ == "clip") {
+    } else if (what_ == "clip" || what_ == "host") {
       launch("_Z4clipILi5EEvPKjPji", x_, y_);
       launch(kFollow, state_, x_);
     } else if (what_ == "block") {
@@ -70,6 +71,7 @@ class Program {
       std::exit(2);
     }
     launch(kFollow, beside_, what_ == "flag" ? y_ : x_);
+    if (what_ == "host") CHECK(cuMemcpyDtoHAsync(result_, beside_, kBytes, stream));
   }
 
   void wait() const { CHECK(cuStreamSynchronize(stream)); }
@@ -101,7 +103,7 @@ class Program {
   const std::string what_;
   CUmodule module_ = nullptr;
   CUdeviceptr x_ = 0, y_ = 0, z_ = 0, state_ = 0, beside_ = 0, flag_ = 0, block_ = 0;
-  unsigned* given_ = nullptr;
+  unsigned *given_ = nullptr, *result_ = nullptr;
 };
 
 void run_steps(Program& program, int steps, int bad) {

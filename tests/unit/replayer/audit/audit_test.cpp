@@ -40,7 +40,7 @@ class AuditTest : public testing::Test {
                       "copy 64", "copy 512", "copy 64",     "copy 512", "launch 1",
                       "record",  "launch 2", "copy 64",     "copy 512", "record"};
 
-  void start(Schedule s, std::uint32_t every) {
+  void start(Schedule s, std::optional<std::uint32_t> every) {
     player_.emplace(std::move(s), driver_, api_, counters_);
     player_->audit(every, [this] { return elsewhere_; });
     allocated(kA, 64, MemoryKind::device);
@@ -110,6 +110,14 @@ TEST_F(AuditTest, EveryNthStepRunsTwiceAndTheProgramsOrderStays) {
   EXPECT_EQ(counters_.audits_failed, 0u);
   EXPECT_EQ(counters_.audits_skipped.size(), 0u);
   EXPECT_EQ(player_->stood_aside(), "");
+}
+
+TEST_F(AuditTest, OfBeliefsComeLessAndLessOften) {
+  start(schedule(), std::nullopt);
+  std::vector<int> audited;
+  for (int i = 1; i <= 2000; ++i)
+    if (step() == kTwice) audited.push_back(i);
+  EXPECT_EQ(audited, (std::vector<int>{1, 2, 10, 100, 1000}));
 }
 
 TEST_F(AuditTest, UntilItIsJudgedStepsRunInTheProgramsOrder) {

@@ -66,6 +66,32 @@ TEST(ScheduleReader, ReadsEverything) {
   EXPECT_EQ(schedule.arena_bytes, 1024u);
 }
 
+Json with_pairs(const char* trust, int declared, int observed, bool estimated) {
+  Json json = good();
+  json["trust"] = trust;
+  json["unordered_pairs"] = {
+      {"exact", 1}, {"proven", 2}, {"declared", declared}, {"observed", observed}, {"estimated", estimated}};
+  return json;
+}
+
+TEST(ScheduleReader, ReadsWhatTheOrderRestsOn) {
+  EXPECT_FALSE(parse_schedule(good().dump(), "s.json").rests_on_beliefs()) << "it does not say";
+  const auto rests = [](const char* trust, int declared, int observed, bool estimated = false) {
+    return parse_schedule(with_pairs(trust, declared, observed, estimated).dump(), "s.json").rests_on_beliefs();
+  };
+  EXPECT_FALSE(rests("proven", 0, 0));
+  EXPECT_FALSE(rests("proven", 0, 0, true));
+  EXPECT_FALSE(rests("observed", 0, 0)) << "nothing was believed after all";
+  EXPECT_TRUE(rests("observed", 0, 0, true)) << "not every pair was counted";
+  EXPECT_TRUE(rests("declared", 3, 0));
+  EXPECT_TRUE(rests("observed", 0, 3));
+  Json wrong = with_pairs("observed", 1, 2, false);
+  wrong["unordered_pairs"]["declared"] = -1;
+  EXPECT_NE(error_of(wrong).find("unordered_pairs.declared"), std::string::npos);
+  wrong["unordered_pairs"].erase("declared");
+  EXPECT_NE(error_of(wrong).find("unordered_pairs"), std::string::npos);
+}
+
 Json with_hidden_state() {
   Json json = good();
   json["functions"][0]["proven"] = Json::parse(R"([[[0],"w",[[8,4,"!=",7],[0,8,"==",0]]]])");

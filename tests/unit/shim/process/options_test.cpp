@@ -111,6 +111,14 @@ TEST_F(OptionsTest, RulesTakeTrust) {
   }
 }
 
+TEST_F(OptionsTest, OnlyAuditsThatAreAskedForAreKnownFromTheOptions) {
+  EXPECT_FALSE(read_options().audit_is_set);
+  setenv("NIMBLE_AUDIT", "", 1);
+  EXPECT_FALSE(read_options().audit_is_set);
+  setenv("NIMBLE_AUDIT", "0", 1);
+  EXPECT_TRUE(read_options().audit_is_set && read_options().audit == 0);
+}
+
 TEST_F(OptionsTest, PyTorchIsPreparedUnlessItIsOff) {
   EXPECT_TRUE(read_options().torch);
   setenv("NIMBLE_TORCH", "off", 1);

@@ -182,9 +182,10 @@ NIMBLE_FUNCTION(nimble_region_destroy, (nimble_region * region), (region))
 
 /* Graphs, with NIMBLE_GRAPHS=rewrite: Nimble rebuilds the graphs that the program instantiates, with independent nodes
  * in parallel, and launches the faster of the two. A program that knows what it is about to capture can help: run it a
- * few times between these two, so that Nimble sees what each kernel writes (the program waits meanwhile, milliseconds
- * for each launch, and at the begin for all work in flight), and also capture it once there, so that it reuses no
- * memory. NIMBLE_INVALID_ARGUMENT: the calling thread has begun already, or has not begun. */
+ * few times between these two, so that Nimble sees what each kernel writes (only if NIMBLE_TRUST=observed believes it;
+ * the program waits meanwhile, milliseconds for each launch, and at the begin for all work in flight), and also capture
+ * it once there, so that it reuses no memory. NIMBLE_INVALID_ARGUMENT: the calling thread has begun already, or has not
+ * begun. */
 NIMBLE_FUNCTION(nimble_learn_begin, (void), ())
 NIMBLE_FUNCTION(nimble_learn_end, (void), ())
 

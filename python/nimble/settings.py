@@ -56,6 +56,11 @@ def parts(name: str) -> Tuple[str, ...]:
     return tuple(filter(None, map(str.strip, os.environ.get(f"NIMBLE_{name}", "").split(OPTIONS[name].separator))))
 
 
+def observes() -> bool:
+    """Whether libnimble.so believes what it sees kernels write."""
+    return word("TRUST") == "observed"
+
+
 def read() -> Settings:
     """From the environment."""
     return Settings(parts("TORCH_SKIP"), OPTIONS["LOG"].words.index(word("LOG")), word("TORCH") == "training")

@@ -140,8 +140,8 @@ def check() -> None:
 
 @contextlib.contextmanager
 def learning() -> Iterator[None]:
-    """While inside, libnimble.so inspects what the calling thread's kernels write (each launch waits for the GPU), and learns from
-    the thread's captures. Not to be nested."""
+    """While inside, libnimble.so learns from the thread's captures, and inspects what its kernels write if NIMBLE_TRUST believes that
+    (each launch then waits for the GPU). Not to be nested."""
     _checked("nimble_learn_begin")
     try:
         yield

@@ -113,6 +113,7 @@ class FakeWatch:
 class FakeCapture:
     device_type = "cpu"
     draws_on_host = True
+    observes = True
 
     def __init__(self):
         self.calls = []

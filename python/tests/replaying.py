@@ -149,6 +149,7 @@ class ReplayedGraph:
 class ReplayingCapture:
     device_type = "cpu"
     draws_on_host = True
+    observes = True
 
     def __init__(self):
         self.captures = 0

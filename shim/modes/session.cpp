@@ -131,6 +131,7 @@ CallSink* make_sink(const Options& options) {
       graphs.limit_bytes = bytes_of(options.auto_limit);
       graphs.tune = options.tune;
       graphs.probe = options.probe;
+      graphs.probe_learned = options.trust >= Evidence::observed;  // else it would not be used
       graphs.probe_limit_bytes = bytes_of(options.probe_limit);
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
       graphs.trace_path = options.graphs_trace;

@@ -174,8 +174,9 @@ bool GraphSink::learn(bool learns) {
   if (requests_.learns() == learns) return false;
   if (!learns) recordings_.learning_ends();
   requests_.learn(learns);
-  ProbeObserver::probe_this_thread(learns);
-  if (learns) recordings_.wait_for_what_came_before();
+  const bool probes = learns && recordings_.probes_learned();
+  ProbeObserver::probe_this_thread(probes);
+  if (probes) recordings_.wait_for_what_came_before();
   return true;
 }
 

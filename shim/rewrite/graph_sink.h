@@ -70,7 +70,8 @@ class GraphSink final : public CallSink {
 
   // --- What the calling thread captures, or is about to capture.
 
-  // Starts or stops learning: comparing its launches, and learning from its captures. False if nothing changes.
+  // Starts or stops learning: comparing its launches, if what is observed is believed, and learning from its captures.
+  // False if nothing changes.
   bool learn(bool learns);
   // The next captures that it begins get their memory by the plans of the graphs that it has instantiated since it
   // began to learn, now or last, one each, in order. False if there is no plan at all.

@@ -2,6 +2,7 @@
 kernels do more than a signature or a recording tells; beliefs are named in the log, and found out by audits."""
 
 import json
+import re
 
 import harness
 from harness import ProgramTest
@@ -145,6 +146,27 @@ class Log(BeliefsTest):
         for trust in ("proven", "declared"):
             done = self.run_beliefs("flag", WITHOUT_CODE, "auto", NIMBLE_TRUST=trust, NIMBLE_RULES=self.path("rules.json"))
             self.assertEqual("what NIMBLE_RULES says that kernels read and write is not believed" in done.stderr, trust == "proven", done.stderr)
+
+
+class Watching(BeliefsTest):
+    """Memory is compared only where that is believed, or where the user asks for it."""
+
+    def compared(self, **settings):
+        self.rewritten("flag", WITHOUT_CODE, NIMBLE_TRACE=self.path("trace.json"), **settings)
+        with open(self.path("trace.json"), encoding="utf-8") as file:
+            return len(re.findall('"compared":', file.read()))
+
+    def test_learning(self):
+        self.assertGreater(self.compared(NIMBLE_TRUST="observed"), 0)
+        for trust in ("declared", "proven", "exact"):
+            self.assertEqual(self.compared(NIMBLE_TRUST=trust), 0, trust)
+        self.assertGreater(self.compared(NIMBLE_TRUST="proven", NIMBLE_PROBE="writes"), 0)
+
+    def test_learning_still_tells_what_memory_a_capture_gets(self):
+        """Its graphs are made as before, but with less order left out."""
+        for trust in ("observed", "proven"):
+            done = self.rewritten("clip", WITH_CODE, NIMBLE_TRUST=trust, NIMBLE_LOG="info")
+            self.assertRegex(done.stderr, r"graph 1: 3 nodes, on 2 streams", trust)
 
 
 if __name__ == "__main__":

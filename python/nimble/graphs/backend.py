@@ -11,7 +11,7 @@ import torch
 
 from nimble import shim
 
-EAGER_RUNS = 2  # to learn from
+EAGER_RUNS = 2  # to learn from, where that counts (Backend.observes)
 
 
 class Captured(Protocol):
@@ -115,6 +115,10 @@ class Backend(Protocol):
 
     device_type: str
     draws_on_host: bool  # the device's random numbers are the host's
+
+    @property
+    def observes(self) -> bool:
+        """Whether it counts what kernels are seen to write in eager runs: only then does libnimble.so learn from them."""
 
     def check(self) -> None:
         """Raises NotLoadedError where this process can prepare nothing."""

@@ -1,9 +1,10 @@
 """Captures work as CUDA graphs: streams, captures and their failures. CudaCapture is a nimble.graphs.backend.Backend.
 
-Work is captured twice: once to learn from, in memory that is never reused, and again in memory that libnimble.so has placed by what
-it learned. The graph is then replayed until the library has decided which of its two executables is faster. A backward is captured
-from the autograd graph that the forward's capture has made, so that it reads what replays of the forward write. A step may be
-captured as two graphs, the second after the first (steps/split_step.py).
+Where observations are believed, libnimble.so first sees what kernels write in eager runs. Work is captured twice: once to learn
+from, in memory that is never reused, and again in memory that libnimble.so has placed by what it learned. The graph is then replayed
+until the library has decided which of its two executables is faster. A backward is captured from the autograd graph that the
+forward's capture has made, so that it reads what replays of the forward write. A step may be captured as two graphs, the second
+after the first (steps/split_step.py).
 
 CudaCapture has no state of its own. Captures are made under one lock, since PyTorch allows one at a time with its stream-ordered
 allocator."""
@@ -18,7 +19,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import torch
 
-from nimble import shim
+from nimble import settings, shim
 from nimble.errors import CaptureError, GoesPastError, NimbleError
 from nimble.graphs.backend import EAGER_RUNS, Captured, RecordedWork, Split, TrainingWork, Work
 from nimble.graphs import cuda_graph
@@ -37,6 +38,10 @@ class CudaCapture:
 
     device_type = "cuda"
     draws_on_host = False
+
+    @property
+    def observes(self) -> bool:
+        return settings.observes()
 
     def check(self) -> None:
         shim.check()
@@ -67,7 +72,7 @@ class CudaCapture:
 
         with self._on_a_stream(device, same_stream_as) as stream:
             with torch.cuda.stream(stream):
-                self._run(run, multi_stream, work.data)
+                self._run(run, multi_stream and self.observes, work.data)
                 work.before_capture()
             with _seeds_of_its_own(device):
                 (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
@@ -82,7 +87,7 @@ class CudaCapture:
 
         with self._on_a_stream(device) as stream:
             with torch.cuda.stream(stream):
-                self._run(run, multi_stream, work.data)
+                self._run(run, multi_stream and self.observes, work.data)
                 work.before_capture()
             with _seeds_of_its_own(device):
                 (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)

@@ -170,10 +170,13 @@ class Step:
         self._within_autocast.ends(is_replayed=False)
         return self._within_autocast.are_eager
 
+    def _learns(self) -> bool:
+        return self._options.use_multi_stream and self._backend.observes
+
     def _kind_of(self, call: Call) -> Kind:
         kind = self._kinds.get(call.key)
         if kind is None:
-            kind = Kind(str(call.signature), 1 + EAGER_RUNS if self._options.use_multi_stream else 2)
+            kind = Kind(str(call.signature), 1 + EAGER_RUNS if self._learns() else 2)
             gone = self._kinds.put(call.key, kind)
             for graph in gone.graphs if gone is not None else []:
                 graph.close()
@@ -225,7 +228,7 @@ class Step:
 
     def _run(self, call: Call, kind: Kind) -> Any:
         """Eagerly, as a real step to learn from. One that raises does not count."""
-        learns = kind.has_run and self._options.use_multi_stream
+        learns = kind.has_run and self._learns()
         inputs = self._closure_inputs()
         if any(is_lazy(t) for m in inputs.modules for t in (*m.parameters(), *m.buffers())):  # unknown until it has memory
             return self._outputs(call.args, call.kwargs)

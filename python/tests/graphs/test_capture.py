@@ -161,3 +161,18 @@ def test_a_step_that_does_so_is_one_graph(generator, is_split):
     assert len(graphs) == 1 and work.seeds[-1] == work.seeds[-2] and generator.get_state() == (7, 40)
     whole = CudaCapture().capture(work, torch.device("cuda:0"), True, False)
     assert whole.outputs[1] == 0 and generator.get_state() == (7, 40)
+
+
+@pytest.mark.parametrize("trust,eager,learned", [("observed", 3, 3), ("declared", 2, 1), ("proven", 2, 1), ("exact", 2, 1)])
+def test_eager_runs_are_seen_only_where_that_is_believed(generator, monkeypatch, trust, eager, learned):
+    """The first capture is learned from in any case: it tells what memory the second one gets."""
+    import torch
+    from nimble import shim
+    from nimble.graphs.capture import CudaCapture
+
+    began = []
+    monkeypatch.setattr(shim, "learning", lambda: contextlib.nullcontext(began.append(True)))
+    monkeypatch.setenv("NIMBLE_TRUST", trust)
+    work = Checkpointed(generator, False)
+    CudaCapture().capture(work, torch.device("cuda:0"), True, False)
+    assert len(work.seeds) // 2 == eager + 2 and len(began) == learned

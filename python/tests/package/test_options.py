@@ -28,6 +28,12 @@ def test_a_list_is_its_parts(name, monkeypatch):
     assert settings.parts(name) == ("a", "b")
 
 
+def test_observations_count_only_with_that_trust(monkeypatch):
+    for trust in OPTIONS["TRUST"].words:
+        monkeypatch.setenv("NIMBLE_TRUST", trust)
+        assert settings.observes() == (trust == "observed")
+
+
 def test_what_is_read(monkeypatch):
     for name, value in (("TORCH", "training"), ("LOG", "error"), ("TORCH_SKIP", "Net")):
         monkeypatch.setenv(f"NIMBLE_{name}", value)

@@ -100,6 +100,14 @@ def test_without_learning(nets, backend):
     assert backend.ran == [False, False] and backend.asked == [(False, True)]
 
 
+def test_without_eager_steps_that_would_not_be_believed(nets, backend):
+    net, twin = nets
+    backend.observes = False
+    step = nimble.step(training(net, sgd(net)), backend=backend)
+    assert same(steps(step, net), steps(training(twin, sgd(twin)), twin))
+    assert backend.ran == [False, False] and backend.asked == [(True, False)]
+
+
 @pytest.mark.parametrize("clear", ["inside", "outside", "outside in place", "never"])
 def test_gradients_are_cleared_anywhere(nets, backend, clear):
     net, twin = nets

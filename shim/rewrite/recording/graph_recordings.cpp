@@ -36,7 +36,7 @@ GraphRecordings::GraphRecordings(RecordingOptions options, CallContext& context,
 
 std::unique_ptr<GraphRecording> GraphRecordings::make() {
   ObserverOptions observers;
-  observers.probe = true;
+  observers.probe = probes_learned();
   observers.probe_limit_bytes = options_.probe_limit_bytes;
   observers.probe_first = options_.probe_first;
   observers.probe_on_request = !options_.probe;

@@ -35,7 +35,8 @@ namespace nimble::shim {
 
 struct RecordingOptions {
   std::uint64_t limit_bytes = 0;
-  bool probe = false;  // see what kernels write, in all launches and not only in those that are learned from
+  bool probe = false;          // see what kernels write, in all launches
+  bool probe_learned = false;  // in those that are learned from
   std::uint64_t probe_limit_bytes = 0, probe_first = 0;
   std::string trace_path;  // where the recording goes in the end; empty: nowhere
 };
@@ -78,6 +79,8 @@ class GraphRecordings {
   // The calling thread is about to begin learning; or about to end it.
   void learning_begins();
   void learning_ends();
+  // Whether it is seen what launches write that are learned from.
+  bool probes_learned() const { return options_.probe || options_.probe_learned; }
   // Waits for all work submitted in the current context: observations of memory count from then on. Not during
   // captures, which that may invalidate.
   void wait_for_what_came_before();

@@ -10,6 +10,7 @@
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
 #include "analyzer/pipeline.h"
+#include "analyzer/report/describe.h"
 #include "analyzer/service/in_process.h"
 
 namespace nimble::shim {
@@ -29,6 +30,25 @@ void take_out(Trace& trace, const std::vector<std::uint64_t>& lasting) {
   }
 }
 
+// Why the region must not move its memory: it copies an address of that from the host. A kernel need not follow it to
+// use it: it may compare its own pointers with it. Empty if there is none.
+std::string moved_address(const analyzer::StepAnalysis& step) {
+  const auto calls = step.step.calls();
+  for (std::uint32_t op = 0; op < calls.size(); ++op) {
+    const TraceCall& call = step.input.trace().calls[calls[op]];
+    if (call.kind != CallKind::copy || !call.words) continue;
+    for (const analyzer::StepObject& object : step.objects.objects) {
+      if (!object.step_local) continue;
+      const analyzer::Object& memory = step.input.table->objects()[object.id];
+      for (const TraceWord& word : *call.words)
+        if (word.value - memory.base <= memory.size)
+          return "op " + std::to_string(op) + " (" + analyzer::describe_op(step, op, 100) +
+                 ") copies an address of memory that the region allocates and releases";
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 RegionSchedule region_schedule(const TraceStore::Text& text, const std::vector<std::uint64_t>& lasting,
@@ -42,6 +62,7 @@ RegionSchedule region_schedule(const TraceStore::Text& text, const std::vector<s
   if (analysis.step.marked == 0) return no("it has no op");
   if (analysis.plan.status != analyzer::kExitOk) return no(analysis.plan.why_no_schedule);
   if (std::string why = why_not_one_graph(analysis); !why.empty()) return no(std::move(why));
+  if (std::string why = moved_address(analysis); !why.empty()) return no(std::move(why));
   if (std::string why = doubtful_end(analysis, options.rules); !why.empty()) return no(std::move(why));
   std::string schedule = analyzer::schedule_text(analyzer::build_schedule(analysis));
   if (analyzer::check_schedule(analysis, schedule, kTraceName).unordered)

@@ -26,7 +26,7 @@ class Regions(ProgramTest):
         plain = self.run_program(["regions", "code", 12, "table"])
         done = self.run_program(["regions", "region", 12, "table"], mode="regions")
         self.assertEqual(plain.stdout, done.stdout)
-        self.assertRegex(done.stderr, r"compile: op \d+ \(copy\) copies pointers that other ops follow")
+        self.assertRegex(done.stderr, r"compile: op \d+ \(copy[^)]*\) copies an address of memory that the region allocates and releases")
 
     def test_memory_that_lasts_where_other_memory_was(self):
         plain = self.run_program(["regions", "code", 12, "reused"])

@@ -19,7 +19,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Relative to the root, so that the commands can be typed as they are printed; main() may set others.
 BUILD = pathlib.Path("build/default")
 WORK = pathlib.Path("build/demo")
-RULES = pathlib.Path("examples/digits/digits.rules.json")
 
 
 class Failure(Exception):
@@ -185,7 +184,7 @@ def demo(options):
     record = Training("record", epochs, device, "--trace", trace)
     must_equal(off, record)
     show("\n3. What depends on what, and how it can run.")
-    run([BUILD / "bin/nimble-analyze", trace, "--rules", RULES, "-o", schedule, "--json", report], head=16, tail=12)
+    run([BUILD / "bin/nimble-analyze", trace, "-o", schedule, "--json", report], head=16, tail=12)
     show("\n4. The same program on the schedule.")
     replay = Training("replay", epochs, device, "--schedule", schedule, "--stats", counters_file,
                       "--tune", "off")  # which compares the schedule with the program's own order, as is done here
@@ -241,7 +240,7 @@ def demo(options):
 
     show("\nNext:")
     for command, what in [
-            (f"{BUILD / 'bin/nimble-analyze'} {trace} --rules {RULES} --no-schedule", "what depends on what in a step; --why tells why"),
+            (f"{BUILD / 'bin/nimble-analyze'} {trace} --no-schedule", "what depends on what in a step; --why tells why"),
             (f"{BUILD / 'bin/nimble'} --help", "all settings"),
             (f"{BUILD / 'bin/nimble'} run -- your-program", "record your own; then analyze and replay as above"),
             ("scripts/test", "run the tests"), ("scripts/bench", "what a launch costs under Nimble")]:

@@ -29,7 +29,7 @@ class LeftOut : public AccessSource {
 
 }  // namespace
 
-constinit const Evidence kDefaultTrust = Evidence::observed;
+constinit const Evidence kDefaultTrust = Evidence::proven;
 
 std::unique_ptr<AccessSource> within_trust(std::unique_ptr<AccessSource> source, Evidence trust) {
   if (source->evidence() <= trust) return source;

@@ -91,6 +91,8 @@ std::string read_options(const Arguments& arguments, AnalysisOptions& options) {
   options.one_kind = arguments.one_kind;
   options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
+  if (!arguments.rules.files.empty() && options.trust < Evidence::declared)
+    complain("what --rules says that kernels read and write is not believed: that takes --trust declared", 0);
   if (!arguments.step.empty()) options.step = StepPlace{arguments.step[0], arguments.step[1], 0};
   if (arguments.memory_limit.empty()) return {};
   options.memory_limit = bytes_of(arguments.memory_limit);

@@ -42,7 +42,7 @@ OPTIONS: Dict[str, Option] = {
     "AUDIT": Option("0", ("replay", "auto")),
     "HOLD_US": Option("1000", ("replay", "auto")),
     "RULES": Option("", ("auto", "regions", "graphs"), separator=":"),
-    "TRUST": Option("observed", ("auto", "regions", "graphs"), words=("exact", "proven", "declared", "observed")),
+    "TRUST": Option("proven", ("auto", "regions", "graphs"), words=("exact", "proven", "declared", "observed")),
     "AUTO_LIMIT": Option("256", ("record", "auto", "graphs")),
     "AUTO_TRIES": Option("3", ("auto",)),
     "AUTO_WAIT": Option("0", ("auto",)),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares what nimble-analyze makes of the traces here with what stands beside them.
 
-Each folder holds trace.json and the expected report.txt (compared as text), report.json and schedule.json (compared as
-JSON). A golden file is what was once read and found right: after a change of the format or the report, run with --update,
-and read the difference before you commit it.
+Each folder holds trace.json, arguments.txt (more for nimble-analyze, a line each), and what is expected: report.txt
+(compared as text), report.json and schedule.json (compared as JSON). A golden file is what was once read and found right:
+after a change of the format or the report, run with --update, and read the difference before you commit it.
 """
 
 import argparse
@@ -22,7 +22,8 @@ def normalised(name, text):
 def outputs(analyze, folder, scratch):
     schedule, report = scratch / "schedule.json", scratch / "report.json"
     # In the folder, so that the report names the trace as anyone would.
-    text = subprocess.run([analyze, "trace.json", "-o", schedule, "--json", report], cwd=folder, check=True,
+    more = (folder / "arguments.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    text = subprocess.run([analyze, "trace.json", "-o", schedule, "--json", report, *more], cwd=folder, check=True,
                           stdout=subprocess.PIPE, encoding="utf-8").stdout
     return {"report.txt": text[:text.index("\nWritten: ")], "report.json": report.read_text(encoding="utf-8"),
             "schedule.json": schedule.read_text(encoding="utf-8")}

@@ -60,6 +60,9 @@ class CommandTest(unittest.TestCase):
         self.folder = pathlib.Path(holder.name)
 
     def analyze(self, *arguments):
+        """Believes signatures, by which the kernels of these traces are known."""
+        if not {"check", "code", "--trust", "--help", "--version"}.intersection(arguments):
+            arguments = *arguments, "--trust", "observed"
         return subprocess.run([ANALYZE, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, encoding="utf-8", check=False)
 

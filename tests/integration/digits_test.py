@@ -24,7 +24,7 @@ class Digits(ProgramTest):
     def make_digits_schedule(self):
         self.train(mode="record", steps=14, NIMBLE_TRACE=self.path("trace.json"))
         done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--rules", RULES,
-                            "--whole-segments")
+                            "--trust", "declared", "--whole-segments")
         return done.stdout
 
     def test_weights_are_identical_under_every_mode_and_order(self):

@@ -99,6 +99,8 @@ MEMORY = {
 
 
 class Graphs(ProgramTest):
+    trust = "observed"
+
     def rewrite(self, what, steps=40, tune="off", **settings):
         return self.run_program(["rewritten", what, steps], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE=tune,
                                 NIMBLE_LOG="info", **settings)

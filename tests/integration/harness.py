@@ -51,7 +51,10 @@ BUILD = None
 
 
 class ProgramTest(unittest.TestCase):
-    """A test with a scratch folder that is gone afterwards."""
+    """A test with a scratch folder that is gone afterwards. `trust`: the evidence that it takes; None: by default, only what is
+    proven."""
+
+    trust = None
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -63,6 +66,8 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, args, mode=None, expect=0, timeout=300, **settings):
         """Runs a program of the build; returns the finished process, with its output as text."""
+        if self.trust is not None:
+            settings.setdefault("NIMBLE_TRUST", self.trust)
         done = subprocess.run(
             [BUILD.program(args[0])] + [str(a) for a in args[1:]],
             env=BUILD.environment(mode, **settings), cwd=self.folder, text=True, capture_output=True, timeout=timeout)
@@ -71,6 +76,8 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def analyze(self, *args, expect=0):
+        if self.trust is not None and "--trust" not in args and args[0] not in ("check", "code"):
+            args = *args, "--trust", self.trust
         return self.run_program(["nimble-analyze", *args], expect=expect)
 
     def make_schedule(self, args, rules=(), expect=0):
@@ -78,6 +85,8 @@ class ProgramTest(unittest.TestCase):
         out, since that differs from one run to the next."""
         self.run_program(args, mode="record", expect=expect, NIMBLE_TRACE=self.path("trace.json"))
         options = [word for rule in rules for word in ("--rules", rule)]
+        if rules and self.trust is None:
+            options += ["--trust", "declared"]
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments",
                      *options)
         return self.path("schedule.json")

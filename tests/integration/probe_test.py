@@ -8,6 +8,8 @@ from harness import ProgramTest
 
 
 class Probe(ProgramTest):
+    trust = "observed"
+
     def record(self, args, expect=0, **settings):
         settings.setdefault("NIMBLE_TRACE", self.path("trace.json"))
         return self.run_program(args, mode="record", expect=expect, NIMBLE_PROBE="writes", **settings)

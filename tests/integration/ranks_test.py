@@ -20,6 +20,8 @@ PARAMETERS = {"tiny_all_reduce": ["inout", "value", "value", "value"],
 
 
 class Ranks(ProgramTest):
+    trust = "observed"
+
     def rules(self, name, communicates):
         """A rules file; `communicates` None leaves that out."""
         rules = [dict({"kernel": kernel, "params": params}, **({} if communicates is None else {"communicates": communicates}))

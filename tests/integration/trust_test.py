@@ -40,7 +40,7 @@ class BeliefsTest(ProgramTest):
 
 
 class Proven(BeliefsTest):
-    """The kinds of lies that are known, in every mode."""
+    """The kinds of lies that are known, in every mode: by default only proof counts."""
 
     def each(self, check):
         for what, image in CASES:
@@ -51,7 +51,7 @@ class Proven(BeliefsTest):
         def check(what, image):
             for probe in ("off", "writes"):
                 self.run_beliefs(what, image, "record", steps=8, bad=-1, NIMBLE_TRACE=self.path("trace.json"), NIMBLE_PROBE=probe)
-                done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--trust", "proven", expect=None)
+                done = self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), expect=None)
                 self.assertIn(done.returncode, (0, 5), done.stderr)  # 5: what was seen contradicts a signature
                 self.assertNotIn("rests on beliefs", done.stdout)
                 self.assertEqual(self.wrong(what, image, "replay", NIMBLE_SCHEDULE=self.path("schedule.json"))[0], 0)
@@ -59,20 +59,20 @@ class Proven(BeliefsTest):
         self.each(check)
 
     def test_auto(self):
-        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "auto", NIMBLE_TRUST="proven")[0], 0))
+        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "auto")[0], 0))
 
     def test_graphs(self):
         def check(what, image):
             for probe in ("off", "writes"):
-                self.assertEqual(self.wrong(what, image, "off", "graph", NIMBLE_TRUST="proven", NIMBLE_PROBE=probe)[0], 0)
+                self.assertEqual(self.wrong(what, image, "off", "graph", NIMBLE_PROBE=probe)[0], 0)
 
         self.each(check)
 
     def test_regions(self):
-        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "regions", "region", NIMBLE_TRUST="proven")[0], 0))
+        self.each(lambda what, image: self.assertEqual(self.wrong(what, image, "regions", "region")[0], 0))
 
     def test_code_still_leaves_ops_unordered(self):
-        done = self.rewritten("flag", WITH_CODE, NIMBLE_TRUST="proven", NIMBLE_LOG="info")
+        done = self.rewritten("flag", WITH_CODE, NIMBLE_LOG="info")
         self.assertRegex(done.stderr, r"graph 1: 3 nodes, on 2 streams")
 
 

@@ -20,7 +20,8 @@ CHECK = "from nimble import shim\nprint(shim.is_loaded())\nshim.check()\nprint('
 def python(build, *arguments, preload=True, **variables):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
     env.update(PYTHONPATH=str(TESTS.parent), LD_LIBRARY_PATH=str(build / "simcuda"), PYTHONDONTWRITEBYTECODE="1",
-               LD_PRELOAD=str(build / "lib" / "libnimble.so") if preload else "", NIMBLE_LOG="warn", **variables)
+               LD_PRELOAD=str(build / "lib" / "libnimble.so") if preload else "", NIMBLE_LOG="warn",
+               **{"NIMBLE_TRUST": "observed", **variables})  # what kernels do can only be seen
     return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=50)
 
 

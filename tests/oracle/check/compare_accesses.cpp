@@ -18,6 +18,7 @@ using namespace nimble;
 int main(int argc, char** argv) {
   std::vector<std::string> paths;
   analyzer::AnalysisOptions options;
+  options.trust = Evidence::observed;  // all that can be believed is to be right
   try {
     for (int i = 1; i < argc; ++i) {
       if (std::strcmp(argv[i], "--rules") == 0 && i + 1 < argc) {

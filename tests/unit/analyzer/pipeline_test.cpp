@@ -100,7 +100,7 @@ TEST(Analysis, DoesNotTrustATraceThatLostEvents) {
   std::string text = Diamond().text.str();
   text.replace(text.find("\"dropped\":0"), 11, "\"dropped\":3");
   test::TempFile file(text);
-  Analysis analysis = analyze(read_trace(file.path()), {});
+  Analysis analysis = analyze(read_trace(file.path()), test::believing());
   EXPECT_EQ(analysis.plan.status, kExitFailure);
   EXPECT_NE(analysis.plan.why_no_schedule.find("dropped 3 events"), std::string::npos);
 }
@@ -113,7 +113,7 @@ TEST(Analysis, ATraceWithHolesMakesNoScheduleUnlessAskedTo) {
   EXPECT_NE(analysis.plan.why_no_schedule.find("saw 18 of 20 launches"), std::string::npos);
   EXPECT_NE(text_report(analysis).find("missed: cuLaunchKernel, 2 times"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(json_report(analysis))["coverage"]["missed"]["cuLaunchKernel"], 2);
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.accept_partial = true;
   EXPECT_EQ(diamond.text.analyze(options).plan.status, kExitOk);
 }
@@ -130,7 +130,7 @@ TEST(Analysis, WithoutAStepSaysSo) {
 
 TEST(Analysis, RulesMakeAnUnknownKernelKnown) {
   test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":"f\\(.*","params":["out","in","in"]}]})");
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.rules.read(file.path());
   EXPECT_EQ(Diamond(false).text.analyze(options).order.reduced.edges(),
             Diamond(true).text.analyze().order.reduced.edges());
@@ -217,7 +217,7 @@ TEST(Analysis, TheMemoryPlanCostsNoConcurrency) {
   EXPECT_EQ(analysis.plan.lanes[0].assignment.lanes, 4u);
   EXPECT_EQ(analysis.plan.memory.arena_bytes, 4 * 0x800u) << "all four may be alive at one time now";
   EXPECT_EQ(analysis.plan.memory.program_peak_bytes, 0x800u);
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.policy = "single";
   analysis = Branches(true).text.analyze(options);
   EXPECT_EQ(analysis.plan.memory.arena_bytes, 0x800u);
@@ -225,7 +225,7 @@ TEST(Analysis, TheMemoryPlanCostsNoConcurrency) {
 }
 
 TEST(Analysis, AMemoryLimitMakesTheScheduleMoreSequential) {
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   for (std::string_view policy : {"cost", "nimble"}) {
     options.policy = policy;
     options.memory_limit = 4 * 0x800;

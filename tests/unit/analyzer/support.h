@@ -36,6 +36,13 @@ class TempFile {
   std::string path_;
 };
 
+// Believes all evidence: that of most of these tests' kernels is their signature.
+inline AnalysisOptions believing() {
+  AnalysisOptions options;
+  options.trust = Evidence::observed;
+  return options;
+}
+
 // Eight bytes of a parameter buffer, or four, in hexadecimal.
 inline std::string hex(std::uint64_t value, int bytes = 8) {
   std::string text;
@@ -129,7 +136,7 @@ class TraceText {
     TempFile file(str());
     return read_trace(file.path());
   }
-  Analysis analyze(const AnalysisOptions& options = {}) const { return analyzer::analyze(read(), options); }
+  Analysis analyze(const AnalysisOptions& options = believing()) const { return analyzer::analyze(read(), options); }
 
  private:
   static std::string fields(const std::vector<std::pair<const char*, std::uint64_t>>& values) {

@@ -63,8 +63,8 @@ struct Case {
     }
     return text;
   }
-  Analysis analyze(Evidence trust = kDefaultTrust) const {
-    AnalysisOptions options;
+  Analysis analyze(Evidence trust = Evidence::observed) const {
+    AnalysisOptions options = believing();
     options.trust = trust;
     return text().analyze(options);
   }

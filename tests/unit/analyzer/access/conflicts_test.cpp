@@ -72,7 +72,7 @@ TEST(Conflict, AProvenReadIsNoExceptionAndWhatWasNotProvenToBeTouchedNeither) {
 
 TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
   test::TempFile file(R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":["value","out"]}]})");
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.rules.read(file.path());
   Case value;
   value.first = [](int) { return std::string(); };
@@ -91,7 +91,7 @@ TEST(Conflict, AValueThatWasWrittenThroughIsAPointer) {
 TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
   test::TempFile file(
       R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[16,1]},"inout"]]}]}]})");
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.rules.read(file.path());
   const auto list = [](int last) { return hex(object(0)) + hex(object(1)) + hex(static_cast<std::uint64_t>(last)); };
   Case lists;
@@ -108,7 +108,7 @@ TEST(Conflict, WhatALongerListWroteIsNoneForAShorter) {
   wrong.params = "[[0,32]]";
   test::TempFile longer(
       R"({"nimble_rules":1,"rules":[{"kernel":".*opaque.*","params":[{"words":[[0,{"largest":[24,1]},"inout"]]}]}]})");
-  AnalysisOptions others;
+  AnalysisOptions others = test::believing();
   others.rules.read(longer.path());
   const auto three = [](std::uint64_t third, int last) {
     return hex(object(0)) + hex(object(1)) + hex(third) + hex(static_cast<std::uint64_t>(last));

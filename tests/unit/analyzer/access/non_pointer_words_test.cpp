@@ -32,7 +32,7 @@ struct Case {
     if (!seen.empty())
       for (int i = 0; i < 2; ++i, ++calls) text.launch(0, bytes, 0, more + seen);
     text.launch(0, bytes, 0, more);
-    AnalysisOptions options;
+    AnalysisOptions options = test::believing();
     if (!rules.empty()) options.rules.read_text("{\"nimble_rules\": 2, \"rules\": [" + rules + "]}", "rules");
     options.one_kind = true;
     options.step = StepPlace{calls, calls, 1};

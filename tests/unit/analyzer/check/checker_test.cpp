@@ -62,7 +62,7 @@ test::TraceText random_program(Random& random) {
 }
 
 AnalysisOptions options_with_talk() {
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.rules.read_text(R"({"nimble_rules": 4, "rules": [{"kernel": "talk.*", "communicates": true},
                                                              {"kernel": "wait.*", "blocks_wait": true}]})",
                           "rules");

@@ -388,7 +388,7 @@ TEST(TraceReader, NamesBothLinesOfADoubleSeq) {
 void read_and_use(const std::string& text) {
   TempFile file(text);
   try {
-    Analysis analysis = analyze(read_trace(file.path()), {});
+    Analysis analysis = analyze(read_trace(file.path()), test::believing());
     text_report(analysis);
     json_report(analysis);
     if (analysis.step.period != 0) schedule_text(build_schedule(analysis));
@@ -485,7 +485,7 @@ std::string all_of(TraceFile file) {
   for (const TraceCall& call : file.trace.calls)
     text += fmt::format("{} {} {}\n", call.seq, static_cast<int>(call.kind), call.size);
   file.digest = "0";
-  const Analysis analysis = analyze(std::move(file), {});
+  const Analysis analysis = analyze(std::move(file), test::believing());
   return text + (analysis.step.period > 0 ? schedule_text(build_schedule(analysis)) : analysis.step.why_none);
 }
 

@@ -21,14 +21,14 @@ using test::hex;
 constexpr std::uint64_t kA = 0x10000, kB = 0x20000, kHost = 0x100000;
 
 AnalysisOptions with_rules(const std::string& rules) {
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   if (!rules.empty()) options.rules.read_text("{\"nimble_rules\": 4, \"rules\": [" + rules + "]}", "rules");
   return options;
 }
 
 // A step that one of these makes, after the objects that all have: kA and kB of the device.
 template <typename Step>
-Analysis analyze(Step step, const AnalysisOptions& options = {}, const std::string& memory = "") {
+Analysis analyze(Step step, const AnalysisOptions& options = test::believing(), const std::string& memory = "") {
   test::TraceText text;
   text.image(true);
   text.function("_Z1fPfPKf", "[[0,8],[8,8]]");  // 0
@@ -62,7 +62,7 @@ TEST(Communication, RestsOnWhoElseReachesTheMemory) {
   const std::map<std::string, bool> expected{{"device", false}, {"pinned", true}, {"registered", true},
                                              {"managed", true}, {"mapped", true}, {"global", false}};
   for (const auto& [memory, communicates] : expected) {
-    const Analysis analysis = analyze(launches({{1, kHost}, {1, kA}}), {}, memory);
+    const Analysis analysis = analyze(launches({{1, kHost}, {1, kA}}), test::believing(), memory);
     EXPECT_EQ(analysis.evidence.accesses.ops[0].communicates, communicates ? Communicates::by_memory : Communicates::no)
         << memory;
     EXPECT_EQ(analysis.evidence.accesses.ops[0].shares, communicates) << memory;
@@ -235,7 +235,7 @@ TEST(Communication, MayBeOverAnyMemoryWhereSomeWasExported) {
 
 // Six independent branches, every other with a kernel that talks; some policy would lay them wherever there is room.
 Analysis branches(std::string_view policy, std::uint32_t max_lanes = kDefaultMaxLanes) {
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.policy = policy;
   options.max_lanes = max_lanes;
   return analyze(

@@ -22,7 +22,7 @@ test::TraceText begin() {
   return text;
 }
 
-Schedule schedule_of(const test::TraceText& text, const AnalysisOptions& options = {}) {
+Schedule schedule_of(const test::TraceText& text, const AnalysisOptions& options = test::believing()) {
   Analysis analysis = text.analyze(options);
   EXPECT_EQ(analysis.plan.status, kExitOk) << analysis.plan.why_no_schedule;
   return build_schedule(analysis);
@@ -183,7 +183,7 @@ TEST(ScheduleBuilder, WritesWhatTheReplayerReads) {
   for (int round = 0; round < 200; ++round) {
     auto text = random_program(random);
     for (std::string_view policy : kPolicyNames) {
-      AnalysisOptions options;
+      AnalysisOptions options = test::believing();
       options.policy = policy;
       Schedule schedule = schedule_of(text, options);
       std::string written = schedule_text(schedule);

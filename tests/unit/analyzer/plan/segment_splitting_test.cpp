@@ -164,7 +164,7 @@ TEST(EarlyStart, TheChosenPolicyIsPredictedToGain) {
   EXPECT_GT(analysis.cut.early_cuts, 0u);
   EXPECT_EQ(analysis.cut.segments.segments.size(), analysis.cut.early_cuts + 1);
   EXPECT_GT(analysis.cut.uncut_us, analysis.plan.policies.front().step_us);
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.start_early = false;
   const Analysis whole = text.analyze(options);
   EXPECT_EQ(whole.cut.segments.segments.size(), 1u);

@@ -167,7 +167,7 @@ TEST(PointersInMemory, AClassOfANodeMustLeadToWhatItsGraphFills) {
     nodes(program);
     program.by_class(kTable, 0, of_graph);
     const TraceFile file = program.text.read();
-    AnalysisOptions options;
+    AnalysisOptions options = believing();
     options.one_kind = true;
     StepPlace place;
     place.first_seq = allocations + launches;

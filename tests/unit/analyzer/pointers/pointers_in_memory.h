@@ -135,7 +135,7 @@ inline Result repeated(const std::function<void(Program&)>& step, const std::fun
     step(program);
     program.text.synchronize();
   }
-  AnalysisOptions options;
+  AnalysisOptions options = believing();
   if (!rules_text.empty()) {
     TempFile file("{\"nimble_rules\":1,\"rules\":[" + rules_text + "]}");
     options.rules.read(file.path());

@@ -31,7 +31,7 @@ class Steps {
     for (const char letter : letters) one(letter);
     return *this;
   }
-  Analysis analyze(const AnalysisOptions& options = {}) const { return text_.analyze(options); }
+  Analysis analyze(const AnalysisOptions& options = test::believing()) const { return text_.analyze(options); }
 
  private:
   static std::uint64_t memory(std::uint64_t i) { return 0x100000 + 0x10000 * i; }
@@ -188,7 +188,7 @@ TEST(StepKinds, AllOfThemInOneTree) {
 }
 
 TEST(StepKinds, OneKindIfThatIsWanted) {
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.one_kind = true;
   EXPECT_TRUE(checked(Steps().issue("tttteetteeettttttee").analyze(options)).ends.empty());
 }

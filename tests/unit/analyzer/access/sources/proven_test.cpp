@@ -22,7 +22,7 @@ std::string does(const std::string& params, const std::string& proven, const std
   text.alloc(kA, kSize);
   text.alloc(kB, kSize);
   text.launch(0, words, 0, ",\"nowhere\":" + nowhere);
-  AnalysisOptions options;
+  AnalysisOptions options = test::believing();
   options.one_kind = true;
   options.step = StepPlace{2, 2, 1};
   const Analysis analysis = text.analyze(options);

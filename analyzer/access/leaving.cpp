@@ -43,17 +43,16 @@ void add_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, std
   if (bytes < 8 && numbers.back() < 0) numbers.push_back(value);
 }
 
-// Those that an 8-byte word of the parameters may hold, by the sizes of the parameters in it.
-void add_numbers_in(const OpQuestion& op, std::uint32_t word, std::vector<std::int64_t>& numbers) {
+// Those that a 4-byte word of the parameters may be, or be a part of, by the sizes of the parameters.
+void add_numbers_at(const OpQuestion& op, std::uint32_t word, std::vector<std::int64_t>& numbers) {
   for (const ParamLayout& param : *op.trace.functions[op.call.function].params) {
-    if (param.offset >= word + 8 || param.offset + param.size <= word) continue;
+    if (param.offset >= word + 4 || param.offset + param.size <= word) continue;
     if (param.size <= 8) {
       add_number(op, param.offset, param.size, numbers);
       continue;
     }
-    add_number(op, word, 8, numbers);  // of a class: whatever may be in it
-    add_number(op, word, 4, numbers);
-    add_number(op, word + 4, 4, numbers);
+    add_number(op, word, 4, numbers);  // of a class: whatever may be in it
+    add_number(op, word & ~std::uint32_t{7}, 8, numbers);
   }
 }
 
@@ -64,6 +63,13 @@ bool is_told(const AddressExtents& extents, const AddressGroup& group) {
            while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
            return extents.expressions[at].op != ExpressionOp::unknown;
          });
+}
+
+// The pointer that shares a byte with these, or null.
+const PointerWord* pointer_that_meets(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes) {
+  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
+  const auto found = std::ranges::find_if(op.pointers, meets);
+  return found == op.pointers.end() ? nullptr : &*found;
 }
 
 // What is added to a pointer, as numbers; other pointers as the distance to them.
@@ -77,17 +83,14 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
   };
   if (!is_told(extents, group)) {
     for (const std::uint32_t word : group.numbers) {
-      const PointerWord* const other = pointer_at(op, word);
-      other != nullptr ? add_pointer(*other) : add_numbers_in(op, word, numbers);
+      const PointerWord* const other = pointer_that_meets(op, word, 4);
+      other != nullptr ? add_pointer(*other) : add_numbers_at(op, word, numbers);
     }
     return numbers;
   }
   for (const NumberAt& number : numbers_added(extents, group)) {
-    const auto meets = [&](const PointerWord& word) {
-      return word.at < number.at + number.bytes && number.at < word.at + 8;
-    };
-    const auto other = std::ranges::find_if(op.pointers, meets);
-    other != op.pointers.end() ? add_pointer(*other) : add_number(op, number.at, number.bytes, numbers);
+    const PointerWord* const other = pointer_that_meets(op, number.at, number.bytes);
+    other != nullptr ? add_pointer(*other) : add_number(op, number.at, number.bytes, numbers);
   }
   return numbers;
 }
@@ -202,8 +205,7 @@ using Pieces = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 // But for what is a pointer, or a part of one: that is another in each process.
 void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, Pieces& pieces) {
-  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-  if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
+  if (at + bytes > op.call.params.size() || pointer_that_meets(op, at, bytes) != nullptr) return;
   const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
   if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
 }
@@ -226,7 +228,7 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
   for (const AddressGroup& group : extents.groups) {
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
-      if (!is_told(extents, group)) pin_number(op, word, 8, pinned.usual_params);
+      if (!is_told(extents, group)) pin_number(op, word, 4, pinned.usual_params);
     const Sources sources = sources_of(extents, group);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);

@@ -41,9 +41,10 @@ std::vector<ParamLayout> layout(const Fields& args) {
   return params;
 }
 
-std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end) {
+std::uint32_t word_of(const Fields& args, const char* name, const json& word, std::uint32_t end,
+                      std::uint32_t unit = 8) {
   const std::uint64_t at = args.number_of(word, name, kMaxId);
-  if (at % 8 != 0 || at >= end) args.fail(name, std::to_string(at) + " is not a word of the parameters");
+  if (at % unit != 0 || at >= end) args.fail(name, std::to_string(at) + " is not a word of the parameters");
   return static_cast<std::uint32_t>(at);
 }
 
@@ -101,7 +102,7 @@ AddressGroup address_group(const Fields& args, const json& item, std::uint32_t e
                            static_cast<std::uint32_t>(args.number_of(use[1], "extents", kMaxParamBytes))});
   }
   result.complete = item[3].get<bool>();
-  for (const json& word : item[4]) result.numbers.push_back(word_of(args, "extents", word, end));
+  for (const json& word : item[4]) result.numbers.push_back(word_of(args, "extents", word, end, 4));
   return result;
 }
 

@@ -208,9 +208,9 @@ void assumed_lines(Text& out, const StepAnalysis& analysis) {
   out.blank();
   out.raw("Assumed to read and write everything, so ordered with every other op:");
   reason_lines(out, assumed);
-  out.raw(
-      "  A rules file can say what a kernel reads and writes: --rules FILE --trust declared, "
-      "docs/howto/write-rules.md.");
+  const char* const trust = analysis.evidence.trust == Evidence::proven ? " --trust declared" : "";
+  out.raw(std::string("  A rules file can say what a kernel reads and writes: --rules FILE") + trust +
+          ", docs/howto/write-rules.md.");
 }
 
 void conflict_lines(Text& out, const StepAnalysis& analysis) {

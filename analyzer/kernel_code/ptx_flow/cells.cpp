@@ -17,11 +17,14 @@ PtxCells::PtxCells(const PtxModule& module, const PtxFunction& kernel) : module_
   for (const PtxParam& param : kernel.params)
     result_.words = std::max(result_.words, (param.offset + param.size + 7) / 8);
   first_word_ = new_cells(result_.words);
+  first_half_ = new_cells(2 * result_.words);
   for (std::uint32_t word = 0; word < result_.words; ++word) result_.given.emplace_back(first_word_ + word, word);
+  for (std::uint32_t half = 0; half < 2 * result_.words; ++half)
+    result_.given.emplace_back(first_half_ + half, result_.half_root(half));
   const std::uint32_t fixed = new_cells(kRootFixed);
   for (std::uint32_t which = 0; which < kRootFixed; ++which) {
     fixed_[which] = fixed + which;
-    result_.given.emplace_back(fixed + which, result_.words + which);
+    result_.given.emplace_back(fixed + which, result_.root(static_cast<PtxRoot>(which)));
   }
   result_.shared_wide = new_cells(2);
   result_.shared_narrow = result_.shared_wide + 1;

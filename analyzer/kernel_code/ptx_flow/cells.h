@@ -104,7 +104,7 @@ class PtxCells {
   const PtxModule& module_;
   const PtxFunction& kernel_;
   PtxSteps result_;
-  std::uint32_t first_word_ = 0;
+  std::uint32_t first_word_ = 0, first_half_ = 0;  // of the parameters
   std::uint32_t fixed_[kRootFixed] = {};
   std::deque<Reached> reached_;  // a deque does not move its elements
   std::size_t current_ = 0;      // the one whose instructions are being read

@@ -236,7 +236,7 @@ class Judge {
     if (step.space == PtxSpace::shared) return true;
     std::vector<std::uint32_t> words;
     for (std::uint32_t word = 0; word < steps_.words; ++word)
-      if (flow_.may_be(at, word)) words.push_back(8 * word);
+      if (may_be_word(at, word)) words.push_back(8 * word);
     bool own = flow_.may_be(at, steps_.root(kRootShared)), local = false, param = false, variable = false;
     for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
       if (!flow_.may_be(at, steps_.extra_root(i))) continue;
@@ -273,7 +273,7 @@ class Judge {
     // However it is split, all its pieces may be stored one by one.
     if (step.op == PtxStep::Op::store) {
       for (std::uint32_t word = 0; word < steps_.words; ++word)
-        if (flow_.holds(step.src, word)) stored_.emplace(8 * word);
+        if (holds_any(step.src, word)) stored_.emplace(8 * word);
       for (std::size_t i = 0; i < steps_.extra.size(); ++i) {
         const PtxExtraRoot& extra = steps_.extra[i];
         const bool others = extra.space != PtxSpace::local && extra.space != PtxSpace::param;
@@ -285,12 +285,26 @@ class Judge {
     Accessed& access = accesses_[words];
     access.reads |= reads;
     access.writes |= writes;
-    for (std::uint32_t word = 0; word < steps_.words; ++word)
-      if (flow_.holds(at, word) && !flow_.may_be(at, word)) access.numbers.insert(8 * word);
+    for (std::uint32_t half = 0; half < 2 * steps_.words; ++half) {
+      const bool holds = flow_.holds(at, half / 2) || flow_.holds(at, steps_.half_root(half));
+      if (holds && !may_be_word(at, half / 2)) access.numbers.insert(4 * half);
+    }
     const PtxConditions& conditions = steps_.conditions[step.when];
     if (!access.when) access.when = conditions;
     std::erase_if(*access.when, [&](const PtxCondition& each) { return !std::ranges::count(conditions, each); });
     return true;
+  }
+
+  // A word of the parameters, as a whole or put together.
+  bool may_be_word(std::uint32_t cell, std::uint32_t word) const {
+    return flow_.may_be(cell, word) || flow_.may_be(cell, steps_.half_root(2 * word)) ||
+           flow_.may_be(cell, steps_.half_root(2 * word + 1));
+  }
+
+  // The word or a half of it.
+  bool holds_any(std::uint32_t cell, std::uint32_t word) const {
+    return flow_.holds(cell, word) || flow_.holds(cell, steps_.half_root(2 * word)) ||
+           flow_.holds(cell, steps_.half_root(2 * word + 1));
   }
 
   struct Accessed {

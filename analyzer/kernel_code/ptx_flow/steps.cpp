@@ -258,7 +258,7 @@ class Builder : private PtxCells {
       if (bits == 64)
         step(Op::keep, dst, byte % 8 == 0 ? first_word_ + byte / 8 : fixed_[kRootUnknown]);
       else
-        step(Op::weaken, dst, first_word_ + byte / 8);
+        step(Op::weaken, dst, first_half_ + byte / 4);
       return true;
     }
     const std::uint32_t from = cell_at(at, bits);

@@ -18,7 +18,8 @@ namespace nimble::code {
 
 inline constexpr std::uint32_t kNoCell = 0xffffffffu;
 
-// Where an address can come from. First come the 8-byte words of the packed parameters, then these, then `extra` roots.
+// Where an address can come from. First come the 8-byte words of the packed parameters, then their halves, from which
+// only numbers can come, then these, then `extra` roots.
 enum PtxRoot : std::uint32_t {
   kRootMemory,   // it was loaded from global memory
   kRootUnknown,  // from a parameter that is not aligned, or from nowhere
@@ -71,8 +72,9 @@ struct PtxSteps {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> given;  // cells that hold a root from the start: (cell, root)
   std::uint32_t shared_wide = 0, shared_narrow = 0;            // shared memory: what was stored as 64 bits, or as less
 
-  std::uint32_t root(PtxRoot which) const { return words + which; }
-  std::uint32_t extra_root(std::size_t which) const { return static_cast<std::uint32_t>(words + kRootFixed + which); }
+  std::uint32_t half_root(std::uint32_t half) const { return words + half; }
+  std::uint32_t root(PtxRoot which) const { return 3 * words + which; }
+  std::uint32_t extra_root(std::size_t which) const { return root(kRootFixed) + static_cast<std::uint32_t>(which); }
   std::uint32_t roots() const { return extra_root(extra.size()); }
 };
 

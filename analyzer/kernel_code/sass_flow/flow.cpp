@@ -196,7 +196,7 @@ class Judge {
     for (const RootSet set : {address.low.from, address.high.from, address.low.low, address.high.high})
       for (const Root root : sets_.roots(set))
         if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
-          access.numbers.insert(8 * root);
+          access.numbers.insert({8 * root, 8 * root + 4});
     const ExpressionId id = addresses_.address(at, memory);
     if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions)
       access.complete = false;

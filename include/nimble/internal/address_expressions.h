@@ -113,7 +113,7 @@ struct AddressGroup {
   std::vector<AddressUse> uses;
   bool complete = false;  // they are all; else some are not known
   std::vector<std::uint32_t>
-      numbers;  // 8-byte words of the parameters that were added to the pointer, or may have been
+      numbers;  // 4-byte words of the parameters that were added to the pointer, or may have been
   bool operator==(const AddressGroup&) const = default;
 };
 

@@ -125,7 +125,23 @@ TEST(PtxFlow, KernelsOfDigits) {
 TEST(PtxFlow, KernelsOfTheIntegrationPrograms) {
   expect("programs", {{"_Z3mixILi1EEvPKjS1_Pjij", "0:r 8:r 16:w"},
                       {"_Z3mixILi3EEvPKjS1_Pjij", "0:r 8:r 16:w"},
-                      {"_Z6updateILi1EEvPjPKji", "0:rw 8:r"}});
+                      {"_Z4postILi1EEvPjj", "0:w"},
+                      {"_Z4spanILi3EEvPjS0_iij", "0:w"},
+                      {"_Z5awaitILi1EEvPKjjPj", "0:r 16:w"},
+                      {"_Z6updateILi1EEvPjPKji", "0:rw 8:r"},
+                      {"_Z7span_toILi3EEvPjPKS0_j", "0:w 8:r"}});
+}
+
+TEST(PtxFlow, NumbersThatAreAddedAreToldInWordsOf4Bytes) {
+  using Numbers = std::map<std::vector<std::uint32_t>, std::vector<std::uint32_t>>;
+  const auto numbers = [](const char* kernel) {
+    Numbers found;
+    for (const AddressGroup& group : test::prove(ptx_file("programs"), kernel).extents.groups)
+      found[group.at] = group.numbers;
+    return found;
+  };
+  EXPECT_EQ(numbers("_Z3mixILi1EEvPKjS1_Pjij"), (Numbers{{{0}, {}}, {{8}, {24}}, {{16}, {}}})) << "not the salt";
+  EXPECT_EQ(numbers("_Z4spanILi3EEvPjS0_iij"), (Numbers{{{0}, {16}}})) << "nor where it ends";
 }
 
 TEST(PtxFlow, KernelsInTheStyleOfTriton) { expect("triton", {{"add_kernel", "0:r 8:r 16:w"}}); }

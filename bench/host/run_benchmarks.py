@@ -17,7 +17,7 @@ import sys
 import digits_bench
 import policy_bench
 import replay_bench
-from processes import Failure, environment, run
+from processes import TRUST, Failure, environment, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODES = ["bare", "off", "record", "replay"]
@@ -47,7 +47,7 @@ class Launches:
     def make_schedule(self):
         run(self.program("record", "--benchmark_filter=launches"), self.environment)
         run([self.build / "bin" / "nimble-analyze", self.work / "launch.trace.json", "-o",
-             self.work / "launch.schedule.json"])
+             self.work / "launch.schedule.json", *TRUST])
 
     def measure_once(self, mode):
         """{benchmark: [ns per launch of each repetition]}"""
@@ -117,7 +117,7 @@ class Threads:
         replay mode the others' calls pass through, so the roles are separate."""
         trace = self.work / "threads.trace.json"
         self.run("record", 1, 1, 1, trace)
-        run([self.build / "bin" / "nimble-analyze", trace, "-o", self.work / "threads.schedule.json"])
+        run([self.build / "bin" / "nimble-analyze", trace, "-o", self.work / "threads.schedule.json", *TRUST])
         found = {}
         for _ in range(self.repeats):
             for threads in THREADS:

@@ -80,13 +80,15 @@ class ProgramTest(unittest.TestCase):
             args = *args, "--trust", self.trust
         return self.run_program(["nimble-analyze", *args], expect=expect)
 
-    def make_schedule(self, args, rules=(), expect=0):
+    def make_schedule(self, args, rules=(), expect=0, policy=None):
         """Records a program and analyzes the trace; the path of the schedule. What depends on the host's timing is left
         out, since that differs from one run to the next."""
         self.run_program(args, mode="record", expect=expect, NIMBLE_TRACE=self.path("trace.json"))
         options = [word for rule in rules for word in ("--rules", rule)]
         if rules and self.trust is None:
             options += ["--trust", "declared"]
+        if policy is not None:
+            options += ["--policy", policy]
         self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments",
                      *options)
         return self.path("schedule.json")

@@ -84,7 +84,7 @@ class Graphs(SurfaceTest):
         report = self.understand()
         self.assertEqual(report["ops_by_kind"]["graph_launch"], 1)
         self.assertEqual(report["ops_by_evidence"]["assumed"], 0)
-        self.assertEqual(report["ops_by_evidence"]["declared"], 4)
+        self.assertEqual(report["ops_by_evidence"]["proven"], 4)
 
 
 class Attributes(SurfaceTest):

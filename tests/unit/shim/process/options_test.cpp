@@ -326,6 +326,7 @@ TEST_F(OptionsTest, Auto) {
   setenv("NIMBLE_MODE", "auto", 1);
   EXPECT_TRUE(read_options().rules.empty());
   setenv("NIMBLE_RULES", ":a.json::b.json:", 1);
+  setenv("NIMBLE_TRUST", "declared", 1);
   EXPECT_EQ(read_options().rules, (std::vector<std::string>{"a.json", "b.json"}));
   EXPECT_EQ(read_options().auto_limit, 256);
   EXPECT_EQ(read_options().auto_tries, 3);

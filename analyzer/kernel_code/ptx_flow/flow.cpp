@@ -201,7 +201,9 @@ class Flow {
 // What the flow says about every place where memory is touched.
 class Judge {
  public:
-  Judge(const PtxSteps& steps, const Flow& flow) : steps_(steps), flow_(flow) {}
+  Judge(const PtxSteps& steps, const Flow& flow, const std::vector<PtxParam>& params) : steps_(steps), flow_(flow) {
+    for (const PtxParam& param : params) params_end_ = std::max(params_end_, param.offset + param.size);
+  }
 
   bool judge(PtxProof& proof) {
     for (const PtxStep& step : steps_.steps) {
@@ -285,7 +287,7 @@ class Judge {
     Accessed& access = accesses_[words];
     access.reads |= reads;
     access.writes |= writes;
-    for (std::uint32_t half = 0; half < 2 * steps_.words; ++half) {
+    for (std::uint32_t half = 0; 4 * half < params_end_; ++half) {
       const bool holds = flow_.holds(at, half / 2) || flow_.holds(at, steps_.half_root(half));
       if (holds && !may_be_word(at, half / 2)) access.numbers.insert(4 * half);
     }
@@ -315,6 +317,7 @@ class Judge {
 
   const PtxSteps& steps_;
   const Flow& flow_;
+  std::uint32_t params_end_ = 0;
   std::string why_;
   std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
@@ -341,7 +344,7 @@ PtxProof prove_kernel(const PtxModule& module, const PtxFunction& kernel) {
   if (!steps.hidden.empty()) return no(steps.hidden);
   Flow flow(steps);
   if (!flow.run()) return no("it is too large");
-  proof.understood = Judge(steps, flow).judge(proof);
+  proof.understood = Judge(steps, flow, kernel.params).judge(proof);
   return proof;
 }
 

@@ -29,7 +29,9 @@ class Judge {
         values_(values),
         contents_(contents),
         sets_(contents.contents().sets()),
-        addresses_(kernel, flow, values) {}
+        addresses_(kernel, flow, values) {
+    for (const KernelParam& param : kernel.params) params_end_ = std::max(params_end_, param.offset + param.bytes);
+  }
 
   bool judge(PtxProof& proof) {
     for (const std::uint32_t at : values_.order())
@@ -196,7 +198,8 @@ class Judge {
     for (const RootSet set : {address.low.from, address.high.from, address.low.low, address.high.high})
       for (const Root root : sets_.roots(set))
         if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
-          access.numbers.insert({8 * root, 8 * root + 4});
+          for (const std::uint32_t half : {8 * root, 8 * root + 4})
+            if (half < params_end_) access.numbers.insert(half);
     const ExpressionId id = addresses_.address(at, memory);
     if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions)
       access.complete = false;
@@ -238,6 +241,7 @@ class Judge {
   ContentsFlow& contents_;
   RootSets& sets_;
   Addresses addresses_;
+  std::uint32_t params_end_ = 0;
   std::string why_;
   std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;

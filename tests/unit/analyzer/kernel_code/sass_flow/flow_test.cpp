@@ -21,13 +21,24 @@ std::string spoken_without_place(const PtxProof& proof) {
 
 using Spoken = std::map<std::string, std::string>;
 
+void expect_numbers_among_params(const PtxProof& proof) {
+  std::uint32_t end = 0;
+  for (const PtxParam& param : proof.params) end = std::max(end, param.offset + param.size);
+  for (const AddressGroup& group : proof.extents.groups)
+    for (const std::uint32_t word : group.numbers) EXPECT_TRUE(word % 4 == 0 && word < end) << word << " of " << end;
+}
+
 Spoken prove_all(const std::string& file) {
   const std::string bytes = test::read_file(std::string(NIMBLE_TEST_CUBINS) + "/" + file);
   const Elf elf(bytes);
   EXPECT_EQ(elf.error(), nullptr);
   Spoken found;
   for (const ElfSymbol& symbol : elf.symbols())
-    if (symbol.kernel) found[std::string(symbol.name)] = spoken_without_place(prove_kernel(elf, symbol.name));
+    if (symbol.kernel) {
+      const PtxProof proof = prove_kernel(elf, symbol.name);
+      expect_numbers_among_params(proof);
+      found[std::string(symbol.name)] = spoken_without_place(proof);
+    }
   return found;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/internal/launch_attributes.h"
 #include "nimble/internal/schedule.h"
 
 namespace nimble::analyzer {
@@ -13,7 +14,7 @@ std::optional<std::string> why_parameters_do_not_tell(const OpQuestion& op) {
   if (op.call.cooperative) return "it is a cooperative launch";
   if (op.trace.functions[op.call.function].name.find("reverse_iterator") != std::string::npos)
     return "it takes a reverse iterator, which starts where memory ends";
-  if (!op.call.attributes.empty()) return "it was launched with attributes";
+  if (!std::ranges::all_of(op.call.attributes, only_changes_how_it_runs)) return "it was launched with attributes";
   return std::nullopt;
 }
 

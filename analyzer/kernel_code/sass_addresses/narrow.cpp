@@ -448,24 +448,37 @@ ExpressionId Addresses::select(std::uint32_t at, int depth) {
 }
 
 // Moves of all bytes, and of a few with zeros above them.
+// Bytes of two registers, in any order; in the upper ones there may be copies of the highest bit below.
 ExpressionId Addresses::permute(std::uint32_t at, int depth) {
   const SourceOperands from = operands_of(flow_, values_, at);
   if (from.b.kind != SourceOperand::Kind::immediate || flow_.word(at).bits(72, 3) != 0) return list_.unknown(32);
-  constexpr std::uint32_t kFirst = 0x3210, kSecond = 0x7654;
-  if (from.b.immediate == kFirst) return plain(at, from.a, depth);
-  if (from.b.immediate == kSecond) return plain(at, from.c, depth);
-  const auto is_zero = [&](unsigned byte) {
-    const SourceOperand& operand = byte < 4 ? from.a : from.c;
-    return operand.kind == SourceOperand::Kind::zero;
+  constexpr unsigned kBytes = 4, kSign = 8;
+  const auto selected = [&](unsigned byte) { return from.b.immediate >> 4 * byte & 15; };
+  const auto shifted = [&](ExpressionOp op, ExpressionId value, unsigned bytes) {
+    return bytes == 0 ? value : list_.make(op, value, list_.number(8 * std::int64_t{bytes}, 32));
   };
-  unsigned bytes = 4;
-  while (bytes > 0) {
-    const unsigned nibble = from.b.immediate >> 4 * (bytes - 1) & 15;
-    if (nibble > 7 || !is_zero(nibble)) break;
-    --bytes;
+  ExpressionId result = list_.number(0, 32);
+  unsigned done = 0;
+  while (done < kBytes && selected(done) < kSign) {
+    // So many bytes stand in one register, in order.
+    const unsigned first = selected(done) % kBytes;
+    unsigned count = 1;
+    while (done + count < kBytes && first + count < kBytes && selected(done + count) == selected(done) + count) ++count;
+    const SourceOperand& operand = selected(done) < kBytes ? from.a : from.c;
+    if (operand.kind != SourceOperand::Kind::zero) {
+      ExpressionId part = shifted(ExpressionOp::shift_right, plain(at, operand, depth), first);
+      if (first + count < kBytes)
+        part = list_.make(ExpressionOp::bit_and, part, list_.number((std::int64_t{1} << 8 * count) - 1, 32));
+      part = shifted(ExpressionOp::shift_left, part, done);
+      result = done == 0 ? part : list_.make(ExpressionOp::bit_or, result, part);
+    }
+    done += count;
   }
-  if (bytes == 4) return list_.unknown(32);
-  return list_.leaf(ExpressionOp::up_to, (std::int64_t{1} << 8 * bytes) - 1, 32);
+  if (done == kBytes) return result;
+  for (unsigned rest = done; rest < kBytes; ++rest)
+    if (done == 0 || selected(rest) != selected(done - 1) + kSign) return list_.unknown(32);
+  return shifted(ExpressionOp::shift_right_signed, shifted(ExpressionOp::shift_left, result, kBytes - done),
+                 kBytes - done);
 }
 
 }  // namespace nimble::code::sass

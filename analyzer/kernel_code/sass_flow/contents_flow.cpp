@@ -227,7 +227,7 @@ Content ContentsFlow::constant(std::uint32_t at, unsigned index) {
       if (offset >= kernel_.params_at && offset < std::int64_t{kernel_.params_at} + kernel_.param_bytes)
         return parameter(offset - kernel_.params_at, bytes);
       for (const auto& [place, root] : {std::pair{places.local, kRootOfLocal}, std::pair{places.params, kRootOfParams},
-                                        std::pair{places.shared, kRootOfShared}})
+                                        std::pair{places.bank, kRootOfParams}, std::pair{places.shared, kRootOfShared}})
         if (place != kNowhere && (offset == place || offset == place + 4))
           return offset == place ? contents_.low(contents_.special(root)) : contents_.high(contents_.special(root));
       return kNumber;

@@ -72,6 +72,7 @@ ContentsFlow::Known ContentsFlow::known_result(const Value& value, int depth) co
     if (instruction.constant->bank != 0 || instruction.constant->index || instruction.read.size() != 0) return {};
     if (instruction.constant->offset == places.stack) return {Known::Base::stack, 0};
     if (instruction.constant->offset == places.params) return {Known::Base::params, 0};
+    if (instruction.constant->offset == places.bank) return {Known::Base::params, -std::int64_t{kernel_.params_at}};
     return {};
   }
   // One register, and what is added to it; carries and negations would be further operands, or other bits.

@@ -1,6 +1,7 @@
 // Launches: kernels in all their forms, host functions, program graphs.
 #pragma once
 
+#include "nimble/internal/launch_attributes.h"
 #include "shim/intercept/decode/touch.h"
 
 namespace nimble::shim::decode {
@@ -29,24 +30,15 @@ struct LaunchCooperative {
   }
 };
 
-// Whether a launch attribute changes how a kernel runs, and nothing of what it touches: caching, waiting, clusters,
-// urgency, fences, shared memory. Others record events, make the blocks wait for each other, or are unknown.
-inline bool only_changes_how_it_runs(const CUlaunchAttribute& attribute) {
-  switch (attribute.id) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      return true;
-    default:
-      return false;
-  }
-}
+static_assert(kAccessPolicyWindow == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW);
+static_assert(kSynchronizationPolicy == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY);
+static_assert(kClusterDimension == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+static_assert(kClusterSchedulingPolicyPreference == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
+static_assert(kLaunchPriority == CU_LAUNCH_ATTRIBUTE_PRIORITY);
+static_assert(kMemSyncDomainMap == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP);
+static_assert(kMemSyncDomain == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN);
+static_assert(kPreferredClusterDimension == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION);
+static_assert(kPreferredSharedMemoryCarveout == CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 
 // Whether a launch attribute says anything: many callers pass attributes at their default. Leave to begin before the
 // preceding kernel has ended is only a permission: without it the kernel waits, and computes the same.

@@ -97,7 +97,7 @@ bool Probe::find_targets(const Call& call) {
   addresses_ = holds_any_ = false;
   const FunctionInfo& function = context_.function(call.function);
   for (std::uint32_t i = 0; i < call.attribute_count; ++i)
-    if (decode::meaningful(call.attributes[i]) && !decode::only_changes_how_it_runs(call.attributes[i])) return false;
+    if (decode::meaningful(call.attributes[i]) && !only_changes_how_it_runs(call.attributes[i].id)) return false;
   if (call.cooperative || !function.params || (!call.kernel_params && !call.extra && function.param_bytes))
     return false;
   params_.assign(function.param_bytes, 0);

@@ -126,7 +126,8 @@ TEST(SignatureAccess, DoesNotSpeakWhereItCannotKnow) {
   EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, "")), "its parameters were not recorded");
   EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"coop\":true")), "it is a cooperative launch");
   EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[7]")), "it was launched with attributes");
-  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[4]")), "it was launched with attributes");
+  EXPECT_EQ(why(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[4,6]")), "it was launched with attributes");
+  EXPECT_EQ(launch("_Z1fPfPKf", kTwo, both, "", true, ",\"attrs\":[4]").text(), "0rw 1r") << "in clusters";
 }
 
 TEST(SignatureAccess, DoesNotSpeakWhereTheCodeFollowsMemoryToWhichItDoesNotLead) {

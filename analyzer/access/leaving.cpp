@@ -92,13 +92,6 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
   return numbers;
 }
 
-std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
-  std::vector<std::uint32_t> words;
-  for (const PointerWord& pointer : op.pointers)
-    if (pointer.at < kAtGlobals) words.push_back(pointer.at);
-  return words;
-}
-
 // How well it is known where a group gets to.
 enum class Bounds : std::uint8_t { tight, loose };
 
@@ -195,20 +188,6 @@ bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
   add_left_objects(op, extents, found);
   return !found.empty();
 }
-
-namespace {
-
-using Pieces = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
-
-// But for what is a pointer, or a part of one: that is another in each process.
-void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, Pieces& pieces) {
-  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-  if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
-  const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
-  if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
-}
-
-}  // namespace
 
 void pin_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words,
                  Pinned& pinned) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "analyzer/access/doubts.h"
 #include "analyzer/access/kernel_params.h"
 #include "analyzer/access/leaving.h"
 #include "analyzer/memory/objects.h"
@@ -78,6 +79,10 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
     why_not = *why;
     return false;
   }
+  if (const AddressDoubt* const doubt = doubt_of(op, function.proof->extents)) {
+    why_not = "its code proves nothing: " + doubt->why;
+    return false;
+  }
   std::vector<std::uint32_t> told;  // words whose use the code tells
   for (const ProvenAccess& access : function.proof->accesses) {
     told.insert(told.end(), access.at.begin(), access.at.end());
@@ -142,6 +147,7 @@ void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<st
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
   const KernelProof& proof = *op.trace.functions[op.call.function].proof;
   pin_extents(op, proof.extents, pinned);
+  pin_doubts(op, proof.extents, pinned);
   bool leads = true;
   for (const ProvenAccess& access : proof.accesses) {
     if (const ParamCondition* const why = excluding(op, access)) {

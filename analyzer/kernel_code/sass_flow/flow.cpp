@@ -128,6 +128,15 @@ class Judge {
   // Likewise, if the instruction runs.
   bool doubt(std::uint32_t at) { return doubt(at, by_launch().occurrence.of(at)); }
 
+  // An address that is used only where control gets to the instruction, if launches may exclude that.
+  ExpressionId where_it_runs(std::uint32_t at, ExpressionId address) {
+    Occurrence& occurrence = by_launch().occurrence;
+    const ExpressionId runs = occurrence.of(at);
+    const auto [known, is_new] = may_not_run_.try_emplace(runs, false);
+    if (is_new) known->second = occurrence.can_be_excluded(runs);
+    return known->second ? addresses_.list().make(ExpressionOp::when, address, runs) : address;
+  }
+
   bool look(std::uint32_t at) {
     const Instruction& instruction = flow_.instructions[at];
     if (instruction.constant && instruction.constant->bank == 3) read_constants(*instruction.constant);
@@ -276,7 +285,7 @@ class Judge {
       for (const Root root : sets_.roots(set))
         if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
           access.numbers.insert(8 * root);
-    const ExpressionId id = addresses_.address(at, memory);
+    const ExpressionId id = where_it_runs(at, addresses_.address(at, memory));
     if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions)
       access.complete = false;
     else
@@ -328,6 +337,7 @@ class Judge {
   };
   std::map<std::string, Doubt> doubts_;  // by what is so
   std::optional<ByLaunch> by_launch_;
+  std::map<ExpressionId, bool> may_not_run_;
   bool follows_memory_ = false;
 };
 

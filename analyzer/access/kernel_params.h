@@ -28,8 +28,8 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at);
 // The words of the parameters that are pointers, ascending.
 std::vector<std::uint32_t> pointer_words(const OpQuestion& op);
 
-// Adds bytes of the parameters to those that must stay as they are, but for what is a pointer, or a part of one: that is
-// another in each process.
+// Adds bytes of the parameters to those that must stay as they are, but for what is a pointer, or a part of one: that
+// is another in each process.
 void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes,
                 std::vector<std::pair<std::uint32_t, std::uint32_t>>& pieces);
 

@@ -163,6 +163,8 @@ CHOICES = {
         "sass_addresses/occurrence.cpp", "if (wanted == all) return always_;", "if (wanted == all) return never_;"),
     "a predicate that is chosen is none": (
         "sass_addresses/occurrence.cpp", "return ways.empty() ? always_ : any(std::move(ways));", "return ways.empty() ? always_ : never_;"),
+    "a branch with two conditions is not taken where both do not hold": (
+        "sass_addresses/occurrence.cpp", "return is_taken ? both(first, other) : any({first, other});", "return both(first, other);"),
     "of what may be, the first is": (
         "sass_addresses/occurrence.cpp", "if (all.size() == 1) return all.front();", "return all.front();"),
     "an instruction runs where its guard does not hold": (

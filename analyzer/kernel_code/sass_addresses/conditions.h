@@ -36,8 +36,8 @@ class Conditions {
   std::vector<Comparison> along(std::uint32_t from, std::uint32_t to);
   // Where a predicate has this value.
   std::vector<Comparison> of(const Fact& fact) const;
-  // What has to hold for control to go from the end of one block to another, as the branch there says; kNoValue: nothing
-  // is known.
+  // What has to hold for control to go from the end of one block to another, as the branch there says; kNoValue:
+  // nothing is known.
   Fact branch(std::uint32_t from, std::uint32_t to) const;
   // A comparison that an instruction makes, with this outcome; where that is not one that is understood, nothing.
   std::optional<Comparison> comparison(std::uint32_t instruction, bool holds) const;

@@ -10,6 +10,8 @@ namespace {
 constexpr int kMostDepth = 8;               // of predicates that are made of predicates
 constexpr std::size_t kMostCompared = 256;  // expressions of which one comparison is made
 constexpr std::size_t kMostMade = 12000;    // in the list: after that everything may be
+constexpr auto kFirstSize = static_cast<std::int64_t>(ExpressionLaunch::threads_x);
+constexpr unsigned kBranch = 0x947;
 constexpr unsigned kAtFirstPredicate = 81, kAtSecondPredicate = 84, kTrue = 7;
 
 struct Input {
@@ -88,7 +90,25 @@ void Occurrence::find_blocks() {
 
 ExpressionId Occurrence::along(std::uint32_t from, std::uint32_t to, int depth) {
   const Fact fact = addresses_.conditions().branch(from, to);
-  return fact.predicate == kNoValue ? blocks_[from] : both(blocks_[from], of(fact, depth));
+  if (fact.predicate != kNoValue) return both(blocks_[from], of(fact, depth));
+  return both(blocks_[from], by_two(from, to, depth));
+}
+
+// By a branch that has a further condition: it is taken where both hold.
+ExpressionId Occurrence::by_two(std::uint32_t from, std::uint32_t to, int depth) {
+  const auto [at_other, negated] = kInputs[0];
+  const std::uint32_t last = flow_.blocks[from].end - 1;
+  const Instruction& instruction = flow_.instructions[last];
+  if (instruction.opcode != kBranch || !instruction.target || flow_.word(last).bits(at_other, 3) == kTrue)
+    return always_;
+  const auto target = static_cast<std::uint32_t>(last + *instruction.target / 16);
+  if (target == last + 1) return always_;
+  const bool is_taken = flow_.blocks[to].begin == target;
+  const Fact& guard = values_.guard(last);
+  const ExpressionId other = input(last, at_other, negated, is_taken, depth);
+  if (guard.predicate == kNoValue) return other;
+  const ExpressionId first = of({guard.predicate, guard.is_true == is_taken}, depth);
+  return is_taken ? both(first, other) : any({first, other});
 }
 
 ExpressionId Occurrence::of_block(std::uint32_t at) const { return blocks_[addresses_.conditions().block_of(at)]; }
@@ -174,7 +194,8 @@ ExpressionId Occurrence::compared(std::uint32_t at, bool holds) {
   return condition && is_by_launch(*condition) ? both(always_, *condition) : always_;
 }
 
-// Whether it is computed from parameters and sizes, through no loop, and from nothing that is not known.
+// Whether it is computed from parameters and sizes, through no loop, and from nothing that is not known. Nor from the
+// numbers of threads and blocks: such conditions bound how much is done, and exclude it only where nothing is.
 bool Occurrence::is_by_launch(ExpressionId id) const {
   using enum ExpressionOp;
   enum State : std::uint8_t { kOpen, kDone };
@@ -184,7 +205,8 @@ bool Occurrence::is_by_launch(ExpressionId id) const {
   while (!open.empty()) {
     auto& [at, next] = open.back();
     const Expression& each = list_[at];
-    if (each.op == unknown || each.op == loaded || state.size() > kMostCompared) return false;
+    const bool is_number = each.op == ExpressionOp::launch && each.value < kFirstSize;
+    if (each.op == unknown || each.op == loaded || is_number || state.size() > kMostCompared) return false;
     any |= each.op == param || each.op == ExpressionOp::launch;
     if (next == operands_of(each.op)) {
       state[at] = kDone;

@@ -42,6 +42,7 @@ class Occurrence {
   ExpressionId input(std::uint32_t at, unsigned bit, unsigned negated, bool is_true, int depth);
   ExpressionId compared(std::uint32_t at, bool holds);
   ExpressionId along(std::uint32_t from, std::uint32_t to, int depth);
+  ExpressionId by_two(std::uint32_t from, std::uint32_t to, int depth);
   bool is_by_launch(ExpressionId id) const;
   bool implies(ExpressionId a, ExpressionId b) const;
   bool are_opposite(ExpressionId a, ExpressionId b) const;

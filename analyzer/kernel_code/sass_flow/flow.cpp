@@ -117,7 +117,8 @@ class Judge {
   bool doubt(std::uint32_t at, ExpressionId happens, bool follows_memory = false) {
     if (happens == by_launch_->occurrence.never()) return true;
     auto found = doubts_.find(why_);
-    const bool is_known = found != doubts_.end() && std::ranges::find(found->second.ways, happens) != found->second.ways.end();
+    const bool is_known =
+        found != doubts_.end() && std::ranges::find(found->second.ways, happens) != found->second.ways.end();
     if (is_known) return true;
     if (!by_launch_->occurrence.can_be_excluded(happens)) return false;
     if (found == doubts_.end()) found = doubts_.emplace(why_, Doubt{at, follows_memory, {}}).first;
@@ -261,9 +262,9 @@ class Judge {
         no(objections.front().second);
         return doubt(at, by_launch().occurrence.of(at), objections.front().first == contents.special(kRootOfMemory));
       }
-      no(nothing ? "an address that is not understood"
-                 : is_number ? "an address that may be just a number"
-                             : "an address that comes from nowhere");
+      no(nothing     ? "an address that is not understood"
+         : is_number ? "an address that may be just a number"
+                     : "an address that comes from nowhere");
       return doubt(at);
     }
     for (const auto& [root, why] : objections) {

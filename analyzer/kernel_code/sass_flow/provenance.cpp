@@ -11,9 +11,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::ranges::find(names, name) != names.end();
 }
 
-bool is_computed(Class what) {
-  return what == Class::integer || what == Class::number || what == Class::predicate;
-}
+bool is_computed(Class what) { return what == Class::integer || what == Class::number || what == Class::predicate; }
 
 // Operands that are added to each other, each of which makes an address of the sum.
 bool is_sum(std::string_view name) {
@@ -27,8 +25,7 @@ ExpressionId Provenance::from(std::uint32_t at, const MemoryOperand& operand, Ro
   for (const auto& registers : {operand.base, operand.uniform}) {
     if (!registers) continue;
     const auto values = values_.read(at, *registers);
-    for (std::size_t i = 0; i < std::min(values.size(), halves.size()); ++i)
-      halves[i].push_back(of(values[i], root));
+    for (std::size_t i = 0; i < std::min(values.size(), halves.size()); ++i) halves[i].push_back(of(values[i], root));
   }
   return occurrence_.both(occurrence_.any(halves[0]), occurrence_.any(halves[1]));
 }
@@ -54,8 +51,7 @@ ExpressionId Provenance::of(ValueId value, Question question) {
     const Open next = open_.back();
     open_.pop_back();
     const bool is_choice = values_.all()[next.value].kind == Value::Kind::choice;
-    const ExpressionId found =
-        is_choice ? of_choice(next.value, next.question) : of_result(next.value, next.question);
+    const ExpressionId found = is_choice ? of_choice(next.value, next.question) : of_result(next.value, next.question);
     addresses_.list().fill(next.id, std::array{found, found});
   }
   return id;
@@ -64,8 +60,11 @@ ExpressionId Provenance::of(ValueId value, Question question) {
 // What is known at once; else a choice that is filled later.
 ExpressionId Provenance::begin(ValueId value, Question question) {
   if (!may_be(value, question)) return occurrence_.never();
+  const Value& each = values_.all()[value];
   const auto [found, is_new] = known_.try_emplace(std::uint64_t{question} << 32 | value, occurrence_.always());
-  if (!is_new || values_.all()[value].kind == Value::Kind::initial) return found->second;
+  if (!is_new || each.kind == Value::Kind::initial) return found->second;
+  if (each.kind == Value::Kind::written && !is_computed(flow_.instructions[each.instruction].what))
+    return found->second = of_result(value, question);
   const ExpressionId id = addresses_.list().choice(32, 0);
   open_.push_back({value, question, id});
   return found->second = id;
@@ -104,8 +103,7 @@ ExpressionId Provenance::of_result(ValueId value, Question question) {
   for (const Registers& registers : instruction.read) {
     if (registers.file != File::r && registers.file != File::ur) continue;
     for (const ValueId each : values_.read(at, registers))
-      if (may_be(each, question))
-        ways.push_back(occurrence_.both(begin(each, question), chosen(registers.at == kAtA)));
+      if (may_be(each, question)) ways.push_back(occurrence_.both(begin(each, question), chosen(registers.at == kAtA)));
   }
   // What the flow has from nowhere else is made here.
   return ways.empty() ? here : occurrence_.any(std::move(ways));

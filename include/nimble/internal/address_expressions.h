@@ -120,8 +120,8 @@ struct AddressGroup {
 
 // Something a kernel may do that leaves nothing proven of a launch: unless the launch's values exclude it.
 struct AddressDoubt {
-  std::uint32_t happens = 0;  // an expression of 32 bits: it has a value only if that can be
-  std::string why;            // what it may do, for people
+  std::uint32_t happens = 0;    // an expression of 32 bits: it has a value only if that can be
+  std::string why;              // what it may do, for people
   bool follows_memory = false;  // that is to follow an address that it loads from memory
   bool operator==(const AddressDoubt&) const = default;
 };

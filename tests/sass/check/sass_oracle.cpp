@@ -226,6 +226,7 @@ class Oracle {
       break;
     }
     if (options_.verbose) std::printf("%s: seen %s\n", place.c_str(), spoken(tally_.seen).c_str());
+    if (!proof.extents.doubts.empty()) return;  // how much of it happens is the launches' doing
     counts_.claimed += claims.words.size();
     for (const auto& each : claims.words) counts_.unseen += tally_.seen.contains(each) ? 0 : 1;
   }

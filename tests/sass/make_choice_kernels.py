@@ -62,20 +62,20 @@ class Kernel(make_index_kernels.Kernel):
         if depth < 2 and self.chance(30):
             return f"({self.decides(depth + 1)} {self.pick('&&', '||', '&', '|', '^', '!=')} {self.decides(depth + 1)})"
         m, a = self.mode(), self.rng.choice(self.arrays)
-        kind = self.rng.randrange(14)
-        if kind < 5:
-            return f"({m} {self.pick('==', '==', '!=', '<', '>', '<=', '>=')} {self.small()})"
-        if kind < 8:
+        kind = self.rng.randrange(20)
+        if kind < 9:
+            return f"({m} {self.pick('==', '==', '==', '!=', '!=', '!=', '<', '>', '<=', '>=')} {self.small()})"
+        if kind < 13:
             return self.pick(f"({a} != nullptr)", f"!{a}", f"(bool){a}")
-        if kind == 8:
-            return f"({m} {self.pick('<', '==', '>')} {self.mode()})"
-        if kind == 9:
+        if kind == 13:
+            return f"({m} {self.pick('!=', '==', '>')} {self.mode()})"
+        if kind < 16:
             return f"(({m} & {self.pick('1', '2', '4')}) {self.pick('!=', '==')} 0)"
-        if kind == 10:
+        if kind == 16:
             return f"((unsigned){m} {self.pick('<', '>=')} {self.small()}u)"
-        if kind == 11:
+        if kind == 17:
             return f"({self.rng.choice(self.longs)} {self.pick('==', '>', '<', '!=')} {self.small()})"
-        if kind == 12:
+        if kind == 18:
             return self.pick("(gridDim.x > 1)", "(blockDim.x < 9)", "(blockDim.x > 32)", "((int)threadIdx.x < " + m + ")")
         return self.pick(f"({self.pointers[0]}[{self.small()}] == 0)", f"({m} * 2 + 1 == 5)", f"(min({m}, 2) == 2)",
                          f"({m} > (int)threadIdx.x && {m} < 3)", f"({self.condition(1)})")
@@ -210,6 +210,12 @@ class Kernel(make_index_kernels.Kernel):
         self.say(f"{q}[0] = {self.plain()}; {q}[1] = {self.decides()} ? {self.doubtful()} : {self.plain()};")
         self.say(f"int {k} = {self.mode()} & 1;")
         self.say(self.touch(f"{q}[{self.pick(k, '0', '1')}]", "0"))
+
+    def make_body(self):
+        self.say(f"int acc = {self.pick('1', self.thread())};")
+        for _ in range(self.rng.randint(1, 3)):
+            self.statement()
+        self.say(f"{self.pointers[0]}[threadIdx.x] = acc;")
 
     def layout(self):
         words = [",".join(map(str, each)) or "-" for each in (self.words, self.kinds["arrays"], self.kinds["halves"])]

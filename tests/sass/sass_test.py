@@ -101,7 +101,7 @@ class Choices(unittest.TestCase):
         counts = answer.counts
         self.assertEqual(answer.wrong, [])
         self.assertEqual(counts["contradictions"], 0)
-        self.assertGreaterEqual(counts["only_machine_code"], counts["kernels"] * 0.3)
+        self.assertGreaterEqual(counts["only_machine_code"], counts["kernels"] * 0.2)
         self.assertGreaterEqual(counts["runs_that_exclude_doubts"], counts["runs"] * 0.1)
         self.assertGreaterEqual(counts["runs_with_doubts"], counts["runs"] * 0.1)
         self.assertGreaterEqual(counts["accesses_in_objects"], counts["accesses"] * 0.8)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace nimble::code::sass {
@@ -283,7 +284,26 @@ ExpressionId Occurrence::any(std::vector<ExpressionId> all) {
   return id;
 }
 
-// As if no comparison needed to hold; from below, for what leads back to itself.
+// Whether a comparison tells one kind of launch from another. Which of two parameters is greater bounds how much is
+// done: where that excludes something, it is since nothing is left to do.
+bool Occurrence::tells_kinds(const Expression& comparison) const {
+  const auto relation = static_cast<ExpressionRelation>(comparison.value & ~kSignedRelation);
+  if (relation == ExpressionRelation::equal || relation == ExpressionRelation::not_equal) return true;
+  std::unordered_set<ExpressionId> seen;
+  std::vector<ExpressionId> open{comparison.a, comparison.b};
+  while (!open.empty()) {
+    const ExpressionId at = open.back();
+    open.pop_back();
+    const Expression& each = list_[at];
+    if (each.op == ExpressionOp::param) return false;
+    if (!seen.insert(at).second) continue;
+    if (operands_of(each.op) > 0) open.push_back(each.a);
+    if (operands_of(each.op) > 1) open.push_back(each.b);
+  }
+  return true;
+}
+
+// As if no comparison that tells kinds of launches needed to hold; from below, for what leads back to itself.
 bool Occurrence::can_be_excluded(ExpressionId id) const {
   std::unordered_map<ExpressionId, bool> happens{{id, false}};
   std::vector<ExpressionId> order{id};
@@ -303,7 +323,7 @@ bool Occurrence::can_be_excluded(ExpressionId id) const {
       bool& known = happens[order[i]];
       const bool now = each.op == ExpressionOp::when     ? happens[each.a] && happens[each.b]
                        : each.op == ExpressionOp::either ? happens[each.a] || happens[each.b]
-                                                         : each.op != ExpressionOp::where;
+                                                         : each.op != ExpressionOp::where || !tells_kinds(each);
       changed |= now != known;
       known = now;
     }

@@ -31,7 +31,7 @@ class Occurrence {
 
   ExpressionId both(ExpressionId a, ExpressionId b);
   ExpressionId any(std::vector<ExpressionId> alternatives);
-  // Whether there may be launches that exclude it.
+  // Whether there may be launches of another kind that exclude it: not only such as have nothing to do.
   bool can_be_excluded(ExpressionId id) const;
 
  private:
@@ -44,6 +44,7 @@ class Occurrence {
   ExpressionId along(std::uint32_t from, std::uint32_t to, int depth);
   ExpressionId by_two(std::uint32_t from, std::uint32_t to, int depth);
   bool is_by_launch(ExpressionId id) const;
+  bool tells_kinds(const Expression& comparison) const;
   bool implies(ExpressionId a, ExpressionId b) const;
   bool are_opposite(ExpressionId a, ExpressionId b) const;
   void find_blocks();

@@ -59,6 +59,7 @@ TEST_P(Choosing, WhatDecidesIsWhatTheSourceCompares) {
       {"by_number", "0:w 8:r; an address that may be just a number by 24:4"},
       {"by_one_of_two", "0:w 8:r 16:r" + memory + "24:4"},
       {"by_shape", "0:w 8:r 16:r" + memory + "shape"},
+      {"by_size", "? " + follows},
       {"by_thread", "? " + follows},
       {"by_what_is_loaded", "? " + follows},
       {"in_a_function", "0:w 8:r" + memory + "16:4"},

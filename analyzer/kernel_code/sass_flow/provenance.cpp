@@ -84,12 +84,6 @@ ExpressionId Provenance::of_result(ValueId value, Question question) {
   // Where the same is computed elsewhere, that need not run where this does.
   const ExpressionId here = values_.stands_for_others(at) ? occurrence_.always() : occurrence_.of(at);
   if (!is_computed(instruction.what)) return here;
-  if (question == kIsNumber) {
-    const std::vector<ValueId> added = addends(value);
-    ExpressionId all = added.empty() ? here : occurrence_.always();
-    for (const ValueId each : added) all = occurrence_.both(all, begin(each, question));
-    return all;
-  }
   constexpr unsigned kChooses = 87, kNegated = 90, kTrue = 7;
   const bool chooses = is_one_of(instruction.name, {"SEL", "USEL"}) && flow_.word(at).bits(kChooses, 3) != kTrue;
   const ValueId predicate = chooses ? addresses_.conditions().predicate_at(at, kChooses) : kNoValue;
@@ -98,8 +92,16 @@ ExpressionId Provenance::of_result(ValueId value, Question question) {
     if (predicate == kNoValue) return occurrence_.always();
     return occurrence_.of(Fact{predicate, is_first != (flow_.word(at).bit(kNegated) != 0)});
   };
+  if (question == kIsNumber && predicate == kNoValue) {
+    const std::vector<ValueId> added = addends(value);
+    ExpressionId all = added.empty() ? here : occurrence_.always();
+    for (const ValueId each : added) all = occurrence_.both(all, begin(each, question));
+    return all;
+  }
   std::vector<ExpressionId> ways;
-  if (contents_.brings(at, question)) ways.push_back(occurrence_.both(here, chosen(false)));
+  const bool is_brought =
+      question == kIsNumber ? instruction.constant || instruction.immediate : contents_.brings(at, question);
+  if (is_brought) ways.push_back(occurrence_.both(here, chosen(false)));
   for (const Registers& registers : instruction.read) {
     if (registers.file != File::r && registers.file != File::ur) continue;
     for (const ValueId each : values_.read(at, registers))

@@ -364,11 +364,11 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(group(R"([[0],"r",[0],true,[]])"), "args.extents: a use must be [expression, bytes]");
   for (const char* each : {R"([[],"r",[],true,[]])", R"([[0],"r",[[1,4]],true,[]])"})
     EXPECT_EQ(group(each), "args.extents: has an expression with missing or unsuitable operands");
-  const auto doubtful = [&](const std::string& each, const char* proven = "proven_by_launch") {
+  const auto doubtful = [&](const std::string& each, const char* key = "proven_by_launch") {
     return error("nimble.function",
                  fmt::format(R"("id":0,"name":"f","params":[[0,8],[8,4]],"{}":[[[0],"r"]],"extents":{{"expressions":)"
                              R"([["const",32,0,0,1],["const",64,0,0,1]],"counters":[],"groups":[],"doubts":[{}]}})",
-                             proven, each));
+                             key, each));
   };
   EXPECT_EQ(doubtful(R"([0,"it may",true])"), "");
   for (const char* each : {"7", "[]", R"([0,"it may"])", R"([0,"it may",1])"})

@@ -35,6 +35,21 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
   return found != op.pointers.end() && found->at == at ? &*found : nullptr;
 }
 
+std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
+  std::vector<std::uint32_t> words;
+  for (const PointerWord& pointer : op.pointers)
+    if (pointer.at < kAtGlobals) words.push_back(pointer.at);
+  return words;
+}
+
+void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes,
+                std::vector<std::pair<std::uint32_t, std::uint32_t>>& pieces) {
+  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
+  if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
+  const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
+  if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
+}
+
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param) {
   auto before = [](const PointerWord& pointer, std::uint32_t at) { return pointer.at < at; };
   auto first = std::lower_bound(op.pointers.begin(), op.pointers.end(), param.offset, before);

@@ -95,13 +95,6 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
   return numbers;
 }
 
-std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
-  std::vector<std::uint32_t> words;
-  for (const PointerWord& pointer : op.pointers)
-    if (pointer.at < kAtGlobals) words.push_back(pointer.at);
-  return words;
-}
-
 // How well it is known where a group gets to.
 enum class Bounds : std::uint8_t { tight, loose };
 
@@ -174,23 +167,37 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
   }
 }
 
-bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words) {
+namespace {
+
+// The groups that this access of the proof stands for: its own; of an access that PTX told, all that have one of its
+// words.
+std::vector<const AddressGroup*> groups_of(const KernelProof& proof, const ProvenAccess& access) {
+  const std::vector<AddressGroup>& groups = proof.extents.groups;
+  std::vector<const AddressGroup*> found;
+  for (const AddressGroup& group : groups) {
+    const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
+    if (proof.extents.of_accesses ? group.at == access.at : std::ranges::any_of(access.at, is_of))
+      found.push_back(&group);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access) {
   constexpr std::int64_t kNoMemory =
       0x10000;  // below this there is none; the host's, which kernels may reach, lies low
   const std::vector<std::uint32_t> pointers = pointer_words(op);
   const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
-  bool any = false;
-  for (const AddressGroup& group : extents.groups) {
-    const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
-    if (std::ranges::none_of(words, is_of)) continue;
-    any = true;
-    const auto reached = reach_without_pointer(extents, group, launch);
+  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
+  for (const AddressGroup* const group : groups) {
+    const auto reached = reach_without_pointer(proof.extents, *group, launch);
     if (!reached) return false;
     const bool is_nowhere = std::ranges::all_of(
         *reached, [&](const Reach& each) { return !each.indexed && each.first >= 0 && each.last <= kNoMemory; });
     if (!is_nowhere) return false;
   }
-  return any;
+  return !groups.empty();
 }
 
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
@@ -199,26 +206,10 @@ bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
   return !found.empty();
 }
 
-namespace {
-
-using Pieces = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
-
-// But for what is a pointer, or a part of one: that is another in each process.
-void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, Pieces& pieces) {
-  if (at + bytes > op.call.params.size() || pointer_that_meets(op, at, bytes) != nullptr) return;
-  const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
-  if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
-}
-
-}  // namespace
-
-void pin_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words,
-                 Pinned& pinned) {
-  for (const std::uint32_t word : words) pin_number(op, word, 8, pinned.params);
-  for (const AddressGroup& group : extents.groups) {
-    const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
-    if (std::ranges::none_of(words, is_of)) continue;
-    const Sources sources = sources_of(extents, group);
+void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, Pinned& pinned) {
+  for (const std::uint32_t word : access.at) pin_number(op, word, 8, pinned.params);
+  for (const AddressGroup* const group : groups_of(proof, access)) {
+    const Sources sources = sources_of(proof.extents, *group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }

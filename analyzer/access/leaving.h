@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "analyzer/access/access.h"
@@ -18,13 +17,12 @@ namespace nimble::analyzer {
 // Appends accesses to whole objects, by their index in op.objects.
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found);
 
-// Whether accesses through these words touch no memory, since none of the words is a pointer in this launch: the code
-// does not reach them, or they stay near address zero.
-bool touches_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words);
+// Whether an access of the proof touches no memory, since none of its words is a pointer in this launch: the code does
+// not reach it, or it stays near address zero.
+bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access);
 
 // Adds what has to stay as it is for that to hold.
-void pin_nothing(const OpQuestion& op, const AddressExtents& extents, std::span<const std::uint32_t> words,
-                 Pinned& pinned);
+void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, Pinned& pinned);
 
 // Whether there is any.
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents);

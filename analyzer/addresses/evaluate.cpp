@@ -31,6 +31,17 @@ class Evaluation {
   bool run(std::span<const AddressUse> uses, std::span<const std::uint32_t> counters) {
     for (const AddressUse& use : uses) find_used(use.address);
     find_counters(counters);
+    return run();
+  }
+  bool run(std::uint32_t expression) {
+    find_used(expression);
+    return run();
+  }
+
+  const Range& operator[](std::uint32_t at) const { return ranges_[at]; }
+
+ private:
+  bool run() {
     int round = 0;
     bool changed = true;
     for (; changed && round < kMostRounds; ++round) {
@@ -56,9 +67,6 @@ class Evaluation {
     return true;
   }
 
-  const Range& operator[](std::uint32_t at) const { return ranges_[at]; }
-
- private:
   // All that it is computed from, operands before what is made of them as far as that goes.
   void find_used(std::uint32_t first) {
     if (std::exchange(state_[first], kOpen) != kNotSeen) return;
@@ -248,6 +256,11 @@ std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& ex
   return reach_from(extents, group, Range::kNoBase, launch);
 }
 
+bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch) {
+  Evaluation evaluation(extents.expressions, Range::kNoBase, launch);
+  return !evaluation.run(expression) || evaluation[expression].reached;
+}
+
 bool is_well_formed(const AddressExtents& extents) {
   using enum ExpressionOp;
   const Expressions& expressions = extents.expressions;
@@ -281,7 +294,10 @@ bool is_well_formed(const AddressExtents& extents) {
   const auto is_address = [&](const AddressUse& use) {
     return is_there(use.address) && expressions[use.address].bits == 64;
   };
-  return std::ranges::all_of(extents.counters, is_there) &&
+  const auto is_doubt = [&](const AddressDoubt& doubt) {
+    return is_there(doubt.happens) && expressions[doubt.happens].bits == 32;
+  };
+  return std::ranges::all_of(extents.counters, is_there) && std::ranges::all_of(extents.doubts, is_doubt) &&
          std::ranges::all_of(extents.groups, [&](const AddressGroup& group) {
            return !group.at.empty() && std::ranges::all_of(group.uses, is_address);
          });
@@ -328,8 +344,9 @@ std::vector<NumberAt> numbers_added(const AddressExtents& extents, const Address
   return found;
 }
 
-Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
-  const Expressions& expressions = extents.expressions;
+namespace {
+
+Sources sources_of(const Expressions& expressions, std::span<const std::uint32_t> roots) {
   std::vector<std::uint8_t> seen(expressions.size());
   std::vector<std::uint32_t> open;
   Sources sources;
@@ -337,8 +354,7 @@ Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
   const auto look = [&](std::uint32_t at) {
     if (!std::exchange(seen[at], 1)) open.push_back(at);
   };
-  for (const AddressUse& use : group.uses) look(use.address);
-  for (const std::uint32_t counter : extents.counters) look(counter);
+  for (const std::uint32_t root : roots) look(root);
   while (!open.empty()) {
     const Expression& each = expressions[open.back()];
     open.pop_back();
@@ -353,6 +369,18 @@ Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
   const auto rest = std::ranges::unique(pieces);
   pieces.erase(rest.begin(), rest.end());
   return sources;
+}
+
+}  // namespace
+
+Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
+  std::vector<std::uint32_t> roots = extents.counters;
+  for (const AddressUse& use : group.uses) roots.push_back(use.address);
+  return sources_of(extents.expressions, roots);
+}
+
+Sources sources_of(const AddressExtents& extents, std::uint32_t expression) {
+  return sources_of(extents.expressions, {&expression, 1});
 }
 
 }  // namespace nimble::analyzer

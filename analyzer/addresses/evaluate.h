@@ -40,6 +40,10 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
                                                         const LaunchValues& launch);
 
+// Whether an expression may have a value at all in this launch: if not, what it stands for does not happen. What is not
+// understood may.
+bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch);
+
 // Whether all operands are there, of the bits that their operation takes, values are what the operation may have, and
 // nothing but `either` leads back.
 bool is_well_formed(const AddressExtents& extents);
@@ -61,5 +65,7 @@ struct Sources {
   bool shape = false;
 };
 Sources sources_of(const AddressExtents& extents, const AddressGroup& group);
+// The same of one expression.
+Sources sources_of(const AddressExtents& extents, std::uint32_t expression);
 
 }  // namespace nimble::analyzer

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "analyzer/code_survey/deciding.h"
+
 namespace nimble::analyzer {
 namespace {
 
@@ -15,7 +17,7 @@ bool same(const Finding& finding, const code::PtxProof& proof, const std::string
   const code::PtxProof& one = finding.proof;
   return one.understood == proof.understood && finding.cause == cause && one.accesses == proof.accesses &&
          one.globals == proof.globals && one.stored == proof.stored &&
-         std::ranges::equal(one.params, proof.params, layout);
+         decided_by_launch(one) == decided_by_launch(proof) && std::ranges::equal(one.params, proof.params, layout);
 }
 
 struct Mode {

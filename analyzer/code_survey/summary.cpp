@@ -55,7 +55,10 @@ void SurveySummary::add(const ImageFindings& image) {
       for (const FindingTarget& each : finding.targets) {
         Counts& counts = targets_[each.target];
         ++counts.kernels;
-        if (finding.proof.understood) {
+        if (finding.proof.understood && !finding.proof.extents.doubts.empty()) {
+          ++counts.by_launch;
+          count(excluded_, kind_of_cause(reason_of(finding.proof.extents.doubts.front().why).cause));
+        } else if (finding.proof.understood) {
           ++counts.proven;
         } else {
           count(counts.causes, kind_of_cause(finding.cause));
@@ -86,6 +89,7 @@ std::string SurveySummary::text() const {
                   100.0 * static_cast<double>(counts.proven) / static_cast<double>(counts.kernels));
     text += line;
   }
+  text += list_text("Proven for launches that exclude it by their numbers, on all architectures", excluded_);
   text += list_text("Not proven, by cause, on all architectures", causes_);
   std::map<std::string, std::uint64_t> pairs;
   for (std::size_t i = 0; i < pairs_.size(); ++i)
@@ -98,7 +102,7 @@ void SurveySummary::json(JsonText& out) const {
   out.open('{').key("images").number(images_).key("targets").open('[');
   for (const auto& [target, counts] : targets_) {
     out.newline().open('{').key("name").text(target.text()).key("kernels").number(counts.kernels);
-    out.key("proven").number(counts.proven).key("causes");
+    out.key("proven").number(counts.proven).key("by_launch").number(counts.by_launch).key("causes");
     list_json(out, counts.causes);
     out.close('}');
   }

@@ -24,13 +24,13 @@ class SurveySummary {
 
  private:
   struct Counts {
-    std::uint64_t kernels = 0, proven = 0;
+    std::uint64_t kernels = 0, proven = 0, by_launch = 0;
     std::map<std::string, std::uint64_t> causes;
   };
 
   std::uint64_t images_ = 0;
   std::map<CodeTarget, Counts> targets_;
-  std::map<std::string, std::uint64_t> causes_, unread_;
+  std::map<std::string, std::uint64_t> causes_, excluded_, unread_;
   std::array<std::uint64_t, std::size(kAgreementNames)> pairs_{};
 };
 

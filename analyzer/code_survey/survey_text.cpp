@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "analyzer/base/text.h"
+#include "analyzer/code_survey/deciding.h"
 #include "analyzer/code_survey/param_uses.h"
 #include "analyzer/pointers/signature.h"
 
@@ -56,6 +57,9 @@ void add_finding(std::string& text, const Finding& finding) {
     text += "    not understood: " + shortened(finding.cause, 300) + places_text(finding) + "\n";
     return;
   }
+  for (const Decided& each : decided_by_launch(finding.proof))
+    text +=
+        "    only for launches that exclude it by " + spoken_numbers(each) + ": " + shortened(each.cause, 300) + "\n";
   add_parameters(text, finding.proof);
   for (const code::PtxGlobal& each : finding.proof.globals)
     text += "    variable " + shortened(demangle(each.name), kMostNameChars) + ": " +
@@ -119,6 +123,12 @@ void kernel_json(JsonText& out, const KernelFindings& kernel, std::uint64_t imag
           .close('}');
     out.close(']').key("stored").open('[');
     for (const std::uint32_t at : proof.stored) out.number(at);
+    out.close(']').key("by_launch").open('[');
+    for (const Decided& each : decided_by_launch(proof)) {
+      out.open('{').key("cause").text(each.cause).key("bytes").open('[');
+      for (const auto& [begin, end] : each.bytes) out.open('[').number(begin).number(end).close(']');
+      out.close(']').key("shape").boolean(each.shape).close('}');
+    }
     out.close(']').close('}');
   }
   out.close(']').close('}');

@@ -106,6 +106,13 @@ AddressGroup address_group(const Fields& args, const json& item, std::uint32_t e
   return result;
 }
 
+AddressDoubt doubt(const Fields& args, const json& item) {
+  if (!item.is_array() || item.size() != 3 || !item[2].is_boolean())
+    args.fail("extents", "a doubt must be [expression, what it may do, whether that follows memory]");
+  return {static_cast<std::uint32_t>(args.number_of(item[0], "extents", kMaxId)), args.text_of(item[1], "extents"),
+          item[2].get<bool>()};
+}
+
 void read_extents(const Fields& args, std::uint32_t end, AddressExtents& extents) {
   const json& all = args.member("extents");
   const auto is_list = [&](const char* name) { return all.is_object() && all.contains(name) && all[name].is_array(); };
@@ -115,6 +122,9 @@ void read_extents(const Fields& args, std::uint32_t end, AddressExtents& extents
   for (const json& item : all["counters"])
     extents.counters.push_back(static_cast<std::uint32_t>(args.number_of(item, "extents", kMaxId)));
   for (const json& item : all["groups"]) extents.groups.push_back(address_group(args, item, end));
+  extents.of_accesses = all.contains("of_accesses") && all["of_accesses"] == true;
+  if (is_list("doubts"))
+    for (const json& item : all["doubts"]) extents.doubts.push_back(doubt(args, item));
   if (!is_well_formed(extents)) args.fail("extents", "has an expression with missing or unsuitable operands");
 }
 
@@ -143,19 +153,20 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
   function.why_not_proven = args.text_or("why_not_proven", "");
   function.follows_memory = args.flag_or("follows_memory", false);
   if (args.has("code")) function.code = digest(args, "code");
-  if (!args.has("proven")) return;
-  if (!function.params) args.fail("proven", "speaks of parameters whose layout is not known");
+  const char* const proven = args.has("proven_by_launch") ? "proven_by_launch" : "proven";
+  if (!args.has(proven)) return;
+  if (!function.params) args.fail(proven, "speaks of parameters whose layout is not known");
   const std::uint32_t end =
       function.params->empty() ? 0 : function.params->back().offset + function.params->back().size;
   KernelProof& proof = function.proof.emplace();
   proof.same_code = args.flag_or("same_code", false);
-  for (const json& item : args.list("proven")) {
+  for (const json& item : args.list(proven)) {
     const bool is_entry = item.is_array() && (item.size() == 2 || (item.size() == 3 && item[2].is_array()));
     if (!is_entry || !item[0].is_array() || item[0].empty())
-      args.fail("proven", "must be a list of [[words], mode] or [[words], mode, [conditions]]");
+      args.fail(proven, "must be a list of [[words], mode] or [[words], mode, [conditions]]");
     ProvenAccess access;
-    for (const json& word : item[0]) access.at.push_back(word_of(args, "proven", word, end));
-    read_mode(args, "proven", item[1], access.reads, access.writes);
+    for (const json& word : item[0]) access.at.push_back(word_of(args, proven, word, end));
+    read_mode(args, proven, item[1], access.reads, access.writes);
     if (item.size() == 3)
       for (const json& each : item[2]) access.when.push_back(condition(args, each, end));
     proof.accesses.push_back(std::move(access));
@@ -165,6 +176,10 @@ void code(const Fields& args, const Trace& trace, TraceFunction& function) {
   if (args.has("stored"))
     for (const json& word : args.list("stored")) proof.stored.push_back(word_of(args, "stored", word, end));
   if (args.has("extents")) read_extents(args, end, proof.extents);
+  const auto follows = [](const AddressDoubt& doubt) { return doubt.follows_memory; };
+  function.follows_memory |= std::ranges::any_of(proof.extents.doubts, follows);
+  if ((proven == std::string_view("proven")) != proof.extents.doubts.empty())
+    args.fail("extents", "has doubts, which \"proven_by_launch\" has, and no other proof");
 }
 
 void kernels(const Fields& args, const Trace& trace, std::vector<TraceGraph::Kernel>& list) {

@@ -224,11 +224,15 @@ void Image::add_machine_code(Question& question, std::string_view name, const Ca
   const std::optional<PtxProof> proof = machine_proof(question, name, candidates);
   if (!proof) return;
   const bool is_proven = proof->understood && proof->untried.empty();
+  const bool is_proven_always = is_proven && proof->extents.doubts.empty();
   // By the same words; a parameter that is aligned to more than 16 bytes may lie elsewhere in the constant bank.
   const bool is_same_layout = std::ranges::equal(
       facts.params, proof->params,
       [](const auto& one, const PtxParam& other) { return one.first == other.offset && one.second == other.size; });
-  if (is_proven && (!facts.accesses || is_same_layout)) facts.extents = proof->extents;
+  if (is_proven_always && (!facts.accesses || is_same_layout)) {
+    facts.extents = proof->extents;
+    facts.extents.of_accesses = false;
+  }
   if (facts.accesses && facts.origin == Origin::same) return;
   facts.follows_memory = proof->follows_memory;
   if (!is_proven) {

@@ -203,6 +203,7 @@ class Builder {
     if (from_code) {
       schedule_.functions[entry->second].proven = trace_.functions[id].proof->accesses;
       schedule_.functions[entry->second].stored = trace_.functions[id].proof->stored;
+      schedule_.functions[entry->second].doubts = digest_of_doubts(trace_.functions[id].proof->extents);
     }
     return entry->second;
   }

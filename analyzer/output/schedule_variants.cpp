@@ -42,7 +42,7 @@ class Alike {
       return x.offset == y.offset && x.size == y.size;
     };
     return a.name == b.name && a.self_contained == b.self_contained && a.proven == b.proven && a.stored == b.stored &&
-           a.code == b.code &&
+           a.doubts == b.doubts && a.code == b.code &&
            std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(), same_layout) &&
            std::equal(a.globals.begin(), a.globals.end(), b.globals.begin(), b.globals.end(),
                       [&](const ScheduleGlobal& x, const ScheduleGlobal& y) {
@@ -142,7 +142,7 @@ std::uint32_t KindMerger::function(const Schedule& schedule, std::uint32_t id,
   for (std::uint32_t i = 0; i < merged_.functions.size(); ++i) {
     const ScheduleFunction& known = merged_.functions[i];
     if (known.name == wanted.name && known.self_contained == wanted.self_contained && known.proven == wanted.proven &&
-        known.stored == wanted.stored && known.code == wanted.code &&
+        known.stored == wanted.stored && known.doubts == wanted.doubts && known.code == wanted.code &&
         std::equal(known.params.begin(), known.params.end(), wanted.params.begin(), wanted.params.end(), same_layout) &&
         std::equal(known.globals.begin(), known.globals.end(), wanted.globals.begin(), wanted.globals.end(),
                    same_global))

@@ -157,11 +157,13 @@ void function(JsonText& out, const ScheduleFunction& function) {
       out.open('[').text(global.name).number(global.object).text(mode(global.reads, global.writes)).close(']');
     out.close(']');
   }
-  if (function.code != 0) {
-    char code[17];
-    std::snprintf(code, sizeof code, "%016llx", static_cast<unsigned long long>(function.code));
-    out.key("code").text(code);
-  }
+  const auto digest = [&](const char* key, std::uint64_t value) {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+    if (value != 0) out.key(key).text(text);
+  };
+  digest("doubts", function.doubts);
+  digest("code", function.code);
   out.close('}');
 }
 

@@ -83,7 +83,9 @@ void KernelFlows::judge_proof(const TraceFunction& function, Known& result) cons
 // The sources one after another, as the header ranks them.
 void KernelFlows::judge(std::uint32_t index, Known& result) const {
   const TraceFunction& function = trace_.functions[index];
-  if (function.proof && function.proof->same_code) return judge_proof(function, result);
+  // A proof that holds for some launches only is none here.
+  const bool is_proven = function.proof && function.proof->extents.doubts.empty();
+  if (is_proven && function.proof->same_code) return judge_proof(function, result);
   const Rule* rule = function.params ? rules_.find(function.name, demangle(function.name), *function.params) : nullptr;
   if (rule != nullptr && (!rule->self_contained || function.self_contained)) {
     // It only stores pointers if it says that it fills a table.
@@ -120,7 +122,7 @@ void KernelFlows::judge(std::uint32_t index, Known& result) const {
   result.leaks = !function.self_contained;
   // The code for another architecture, ranked as among the sources of evidence. It holds for the image that it came
   // with, and so does what was seen: replay compares that if launches were watched.
-  if (function.proof && function.code != 0 && seen_ != nullptr && seen_->any()) return judge_proof(function, result);
+  if (is_proven && function.code != 0 && seen_ != nullptr && seen_->any()) return judge_proof(function, result);
   if (!judge_types(function, result)) result.otherwise = kAnything;
   result.may_be_watched = function.code != 0 && seen_ != nullptr;
 }

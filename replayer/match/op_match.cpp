@@ -33,6 +33,7 @@ bool same(const std::array<std::uint32_t, 3>& a, const std::array<std::uint32_t,
 // Whether a live kernel's code proves what the schedule relies on.
 bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info) {
   if (!info.proof || info.proof->accesses != *function.proven || info.proof->stored != function.stored) return false;
+  if (digest_of_doubts(info.proof->extents) != function.doubts) return false;
   const auto same = [](const ScheduleGlobal& a, const ProvenGlobal& b) {
     return a.name == b.name && a.reads == b.reads && a.writes == b.writes;
   };

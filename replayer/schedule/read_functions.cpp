@@ -88,6 +88,7 @@ ScheduleFunction read_function(const Field& field) {
     result.params.push_back(layout);
   }
   if (field.has("code")) result.code = code(field.at("code"));
+  if (field.has("doubts")) result.doubts = code(field.at("doubts"));
   if (field.has("proven")) result.proven = read_proven(field.at("proven"), end);
   return result;
 }

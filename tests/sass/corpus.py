@@ -8,6 +8,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import make_choice_kernels  # noqa: E402
 import make_index_kernels  # noqa: E402
 import make_kernels  # noqa: E402
 
@@ -32,6 +33,10 @@ def write_kernels(folder, seed, count, level=75):
 
 def write_index_kernels(folder, seed, count):
     make_index_kernels.write(folder, seed, count)
+
+
+def write_choice_kernels(folder, seed, count):
+    make_choice_kernels.write(folder, seed, count)
 
 
 def compile_kernels(nvcc, folder, archs=None, source=None, ptx_arch=75):

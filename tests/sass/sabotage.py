@@ -98,15 +98,13 @@ EXTENTS = {
     "a comparison without a sign has one": (
         "sass_addresses/conditions.cpp", "kOpposites[how], word.bit(73) != 0}", "kOpposites[how], true}"),
     "a branch leads where its condition does not hold": (
-        "sass_addresses/conditions.cpp", "(flow_.blocks[to].begin == target) == guard.is_true",
-        "(flow_.blocks[to].begin == target) != guard.is_true"),
+        "sass_addresses/conditions.cpp", "if (flow_.blocks[to].begin != target)", "if (flow_.blocks[to].begin == target)"),
     "what goes on had the condition to end": (
-        "sass_addresses/conditions.cpp", "facts.push_back({guard.predicate, !guard.is_true});",
-        "facts.push_back({guard.predicate, guard.is_true});"),
+        "sass_addresses/conditions.cpp", "fact.is_true = !fact.is_true;\n    return fact.predicate", "return fact.predicate"),
     "a table's rows are those of the other outcome": (
         "sass_addresses/conditions.cpp", "(table >> row & 1) == (fact.is_true ? 1u : 0u)", "(table >> row & 1) != (fact.is_true ? 1u : 0u)"),
     "upper halves are compared alone": (
-        "sass_addresses/conditions.cpp", "comparison.lower = values_.all()[lower].instruction;", "found.push_back(comparison); return;"),
+        "sass_addresses/conditions.cpp", "comparison.lower = values_.all()[lower].instruction;", "return comparison;"),
     "any block before it dominates a block": (
         "sass_addresses/dominators.cpp", "now = now == kNoBlock ? from.block : common(now, from.block);", "now = from.block;"),
     "what holds at one place holds where the same is computed": (
@@ -145,6 +143,52 @@ EXTENTS = {
     "a product's operands stand where those of others do": (
         "sass_addresses/operands.cpp", "const bool is_swapped = (form == 2", "const bool is_swapped = false && (form == 2"),
     "an access has one byte": ("sass_flow/flow.cpp", "access.uses.push_back({id, memory.bytes});", "access.uses.push_back({id, 1});"),
+}
+
+# Of what launches exclude: kernels of make_choice_kernels.py show them.
+CHOICES = {
+    "a choice is taken for its opposite": (
+        "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
+    "a uniform branch is taken where its condition does not hold": (
+        "sass_addresses/conditions.cpp", "word.bit(kNegatesUniform) == 0}", "word.bit(kNegatesUniform) != 0}"),
+    "control gets to a block from one before it": (
+        "sass_addresses/occurrence.cpp", "any(std::move(ways)) : always_;\n      is_known", "ways.front() : always_;\n      is_known"),
+    "what one caller does is what all do": (
+        "sass_addresses/occurrence.cpp", "ways.push_back(blocks_[caller]);", "ways.assign(1, blocks_[caller]);"),
+    "of two conditions, either of which will do, both have to hold": (
+        "sass_addresses/occurrence.cpp", "(joined == kAnd) == fact.is_true ? both(here, other) : any({here, other})", "both(here, other)"),
+    "a further condition is negated": (
+        "sass_addresses/occurrence.cpp", "const bool holds = is_true != (word.bit(negated) != 0);", "const bool holds = is_true == (word.bit(negated) != 0);"),
+    "a table of which all rows will do has none": (
+        "sass_addresses/occurrence.cpp", "if (wanted == all) return always_;", "if (wanted == all) return never_;"),
+    "a predicate that is chosen is none": (
+        "sass_addresses/occurrence.cpp", "return ways.empty() ? always_ : any(std::move(ways));", "return ways.empty() ? always_ : never_;"),
+    "a branch with two conditions is not taken where both do not hold": (
+        "sass_addresses/occurrence.cpp", "return is_taken ? both(first, other) : any({first, other});", "return both(first, other);"),
+    "of what may be, the first is": (
+        "sass_addresses/occurrence.cpp", "if (all.size() == 1) return all.front();", "return all.front();"),
+    "an instruction runs where its guard does not hold": (
+        "sass_addresses/occurrence.cpp", "both(of_block(at), of(guard));", "both(of_block(at), of(Fact{guard.predicate, !guard.is_true}));"),
+    "of what an address is chosen from, one counts": (
+        "sass_flow/provenance.cpp", "return occurrence_.any(std::move(ways));\n}\n\nExpressionId Provenance::of_result",
+        "return ways.front();\n}\n\nExpressionId Provenance::of_result"),
+    "a selection takes the other": (
+        "sass_flow/provenance.cpp", "chosen(registers.at == kAtA)", "chosen(registers.at != kAtA)"),
+    "a sum is a number where one of its parts is": (
+        "sass_flow/provenance.cpp", "all = occurrence_.both(all, begin(each, question));\n    return all;", "all = occurrence_.never();\n    return all;"),
+    "what is loaded is loaded where nothing is": (
+        "sass_flow/provenance.cpp", "if (!is_computed(instruction.what)) return here;", "if (!is_computed(instruction.what)) return occurrence_.never();"),
+    "of all doubts of a kind, the first counts": (
+        "sass_flow/flow.cpp", "occurrence.any(doubt.ways)", "occurrence.any({doubt.ways.front()})"),
+    "numbers are not doubted": (
+        "sass_flow/flow.cpp", "if (is_number) {", "if (is_number && words.empty()) {"),
+    "what nothing else is known of is not touched": (
+        "sass_flow/flow.cpp", "return doubt(at, by_launch().occurrence.of(at), objections", "return doubt(at, by_launch().occurrence.never(), objections"),
+    "parameters are read at the next word": (
+        "../addresses/evaluate.cpp", "std::memcpy(&value, launch_.params.data() + first, bytes);",
+        "std::memcpy(&value, launch_.params.data() + (first + 8 < launch_.params.size() ? first + 4 : first), bytes);"),
+    "a launch's size is one less": (
+        "../addresses/evaluate.cpp", "at / 3 == 2 ? threads : blocks, bits", "(at / 3 == 2 ? threads : blocks) - 1, bits"),
 }
 
 
@@ -198,6 +242,10 @@ def main():
         of_indices = [(indices, *corpus.compile_kernels(options.nvcc, indices))]
         rules = [(name, sets, rule) for name, rule in RULES.items()]
         rules += [(name, of_indices, rule) for name, rule in EXTENTS.items()]
+        choices = os.path.join(folder, "choices")
+        corpus.write_choice_kernels(choices, options.seed, 4 * options.programs)
+        of_choices = [(choices, *corpus.compile_kernels(options.nvcc, choices))]
+        rules += [(name, of_choices, rule) for name, rule in CHOICES.items()]
         for name, sets, (source, old, new) in rules:
             if options.only and options.only not in name:
                 continue

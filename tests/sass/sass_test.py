@@ -10,6 +10,7 @@ import corpus
 BUILD, NVCC = sys.argv[1:3]
 KERNELS, RUNS, MUTATIONS = 60, 20, 40
 INDEX_KERNELS = 100
+CHOICE_KERNELS = 80
 NEWER_KERNELS = 20  # that take what only newer architectures have, for each of these
 
 
@@ -87,6 +88,23 @@ class Indices(unittest.TestCase):
         # Some loops go on for very long.
         self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.85)
         self.assertGreaterEqual(counts["accesses_with_extents"], counts["accesses_in_objects"] * 0.2)
+
+
+class Choices(unittest.TestCase):
+    """Kernels that may follow addresses from memory: launches whose numbers exclude that, and others."""
+
+    def test_what_a_launch_excludes_does_not_happen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            corpus.write_choice_kernels(folder, 1, CHOICE_KERNELS)
+            ptx, cubins = corpus.compile_kernels(NVCC, folder)
+            answer = corpus.ask(os.path.join(BUILD, "bin", "sass_oracle"), folder, ptx, cubins, RUNS, MUTATIONS // 4)
+        counts = answer.counts
+        self.assertEqual(answer.wrong, [])
+        self.assertEqual(counts["contradictions"], 0)
+        self.assertGreaterEqual(counts["only_machine_code"], counts["kernels"] * 0.2)
+        self.assertGreaterEqual(counts["runs_that_exclude_doubts"], counts["runs"] * 0.1)
+        self.assertGreaterEqual(counts["runs_with_doubts"], counts["runs"] * 0.1)
+        self.assertGreaterEqual(counts["accesses_in_objects"], counts["accesses"] * 0.8)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "analyzer/access/doubts.h"
 #include "analyzer/access/kernel_params.h"
 #include "analyzer/access/leaving.h"
 #include "analyzer/memory/objects.h"
@@ -78,6 +79,10 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
     why_not = *why;
     return false;
   }
+  if (const AddressDoubt* const doubt = doubt_of(op, function.proof->extents)) {
+    why_not = "its code proves nothing: " + doubt->why;
+    return false;
+  }
   std::vector<std::uint32_t> told;  // words whose use the code tells
   for (const ProvenAccess& access : function.proof->accesses) {
     told.insert(told.end(), access.at.begin(), access.at.end());
@@ -106,8 +111,8 @@ bool ProvenAccessSource::ask(const OpQuestion& op, std::vector<Access>& found, s
 
 std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const ProvenAccess& access) {
   const auto is_known = [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; };
-  const AddressExtents& extents = op.trace.functions[op.call.function].proof->extents;
-  if (std::ranges::none_of(access.at, is_known) && touches_nothing(op, extents, access.at)) return {};
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  if (std::ranges::none_of(access.at, is_known) && touches_nothing(op, proof, access)) return {};
   bool leads = false, disguised = false;
   for (std::uint32_t at : access.at) {
     const bool pointer = pointer_at(op, at) != nullptr;
@@ -142,6 +147,7 @@ void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<st
 void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
   const KernelProof& proof = *op.trace.functions[op.call.function].proof;
   pin_extents(op, proof.extents, pinned);
+  pin_doubts(op, proof.extents, pinned);
   bool leads = true;
   for (const ProvenAccess& access : proof.accesses) {
     if (const ParamCondition* const why = excluding(op, access)) {
@@ -149,8 +155,8 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
       continue;
     }
     if (std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; })) continue;
-    const bool is_nothing = touches_nothing(op, proof.extents, access.at);
-    if (is_nothing) pin_nothing(op, proof.extents, access.at, pinned);
+    const bool is_nothing = touches_nothing(op, proof, access);
+    if (is_nothing) pin_nothing(op, proof, access, pinned);
     leads &= is_nothing;
   }
   if (leads) return;

@@ -4,7 +4,8 @@
 // machine code, the same source may have said something else there: then it is a declaration, and every pointer that it
 // knows nothing about is assumed to be read and written. Gives no answer if the launch's parameters do not tell where
 // memory is. What is only touched under a condition (analyzer/kernel_code/ptx_flow/guards.h) is left out if the
-// launch's parameters exclude it, and these are pinned. Refers to the trace, which must outlive it. One thread.
+// launch's parameters exclude it, and these are pinned. Nor does it answer for a launch that may do what proves nothing
+// (analyzer/access/doubts.h). Refers to the trace, which must outlive it. One thread.
 #pragma once
 
 #include <string>

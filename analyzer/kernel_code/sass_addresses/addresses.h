@@ -35,7 +35,20 @@ class Addresses {
   // By what the loops count in which addresses were found that change from time to time.
   std::vector<ExpressionId> counters();
 
+  // Where a comparison has its outcome; nothing where what it compares is not known.
+  std::optional<ExpressionId> comparison(const Comparison& comparison, int depth = 0);
+
+  // The sources of a choice, each with what is known where it comes from.
+  struct Source {
+    ValueId value = kNoValue;
+    std::uint32_t from = kNoBlock;  // block
+    std::optional<Fact> fact;
+  };
+  std::vector<Source> sources(ValueId choice) const;
+
   const ExpressionList& list() const { return list_; }
+  ExpressionList& list() { return list_; }
+  const Conditions& conditions() const { return conditions_; }
 
  private:
   // A value of 64 bits in two registers.
@@ -108,14 +121,7 @@ class Addresses {
   std::optional<ExpressionId> corrected(std::span<const ExpressionId> alternatives,
                                         std::span<const Comparison> comparisons, int depth);
 
-  // The sources of a choice, each with what is known where it comes from.
-  struct Source {
-    ValueId value = kNoValue;
-    std::uint32_t from = kNoBlock;  // block
-    std::optional<Fact> fact;
-  };
   bool is_of_write(ValueId choice) const;
-  std::vector<Source> sources(ValueId choice) const;
   std::vector<Comparison> conditions(ValueId choice, const Source& source);
   // What holds wherever what this instruction computes is computed.
   std::span<const Comparison> known_at(std::uint32_t instruction);

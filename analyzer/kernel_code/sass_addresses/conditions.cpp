@@ -36,7 +36,7 @@ const std::vector<Comparison>& Conditions::at(std::uint32_t instruction) {
 
 std::vector<Comparison> Conditions::along(std::uint32_t from, std::uint32_t to) {
   std::vector<Fact> facts = in_block(from);
-  add_branch(from, to, facts);
+  if (const Fact fact = branch(from, to); fact.predicate != kNoValue) facts.push_back(fact);
   std::vector<Comparison> found;
   for (const Fact& fact : facts) follow(fact, 0, found);
   return found;
@@ -50,18 +50,29 @@ std::vector<Comparison> Conditions::of(const Fact& fact) const {
 
 // By the branch or the exit at the end of the one: not by a further condition, and not where the branch leads to what
 // comes after it.
-void Conditions::add_branch(std::uint32_t from, std::uint32_t to, std::vector<Fact>& facts) const {
+Fact Conditions::branch(std::uint32_t from, std::uint32_t to) const {
+  constexpr unsigned kBranchUniform = 0x1547, kAtUniform = 24, kNegatesUniform = 27, kAtForm = 32;
   const std::uint32_t last = flow_.blocks[from].end - 1;
   const Instruction& instruction = flow_.instructions[last];
-  const Fact& guard = values_.guard(last);
-  const bool has_condition = flow_.word(last).bits(kAtCondition, 4) != kTrueCondition;
-  if (guard.predicate == kNoValue || has_condition) return;
-  if (instruction.what == Class::branch && instruction.read.size() == 0 && instruction.target) {
-    const auto target = static_cast<std::uint32_t>(last + *instruction.target / 16);
-    if (target != last + 1) facts.push_back({guard.predicate, (flow_.blocks[to].begin == target) == guard.is_true});
+  const Word word = flow_.word(last);
+  Fact fact = values_.guard(last);
+  if (word.bits(kAtCondition, 4) != kTrueCondition) return {};
+  if (instruction.what == Class::exit && word.bits(84, 2) == 0) {
+    fact.is_true = !fact.is_true;
+    return fact.predicate == kNoValue ? Fact{} : fact;
   }
-  if (instruction.what == Class::exit && flow_.word(last).bits(84, 2) == 0)
-    facts.push_back({guard.predicate, !guard.is_true});
+  if (instruction.what != Class::branch || !instruction.target) return {};
+  if (instruction.opcode == kBranchUniform) {
+    const bool is_plain = instruction.guard.when == Guard::When::always && word.bits(kAtForm, 2) == 1;
+    if (!is_plain) return {};
+    fact = {predicate_at(last, kAtUniform), word.bit(kNegatesUniform) == 0};
+  } else if (instruction.read.size() != 0) {
+    return {};
+  }
+  const auto target = static_cast<std::uint32_t>(last + *instruction.target / 16);
+  if (fact.predicate == kNoValue || target == last + 1) return {};
+  if (flow_.blocks[to].begin != target) fact.is_true = !fact.is_true;
+  return fact;
 }
 
 // What held on the way to a block that dominates it holds there: were the values that it speaks of computed anew since,
@@ -72,13 +83,12 @@ std::vector<Fact> Conditions::in_block(std::uint32_t block) const {
     const Block& here = flow_.blocks[block];
     const std::uint32_t before = dominators_.immediate(block);
     if (here.from.size() == 1 && !here.from.front().after_call && here.from.front().block == before)
-      add_branch(before, block, facts);
+      if (const Fact fact = branch(before, block); fact.predicate != kNoValue) facts.push_back(fact);
     block = before;
   }
   return facts;
 }
 
-// The value of the predicate that is read at that bit; kNoValue where it is the one that always holds.
 ValueId Conditions::predicate_at(std::uint32_t instruction, unsigned bit) const {
   std::size_t next = 0;
   for (const Registers& registers : flow_.instructions[instruction].read) {
@@ -90,18 +100,12 @@ ValueId Conditions::predicate_at(std::uint32_t instruction, unsigned bit) const 
 }
 
 void Conditions::follow(const Fact& fact, int depth, std::vector<Comparison>& found) const {
-  using enum ExpressionRelation;
   const Value& value = values_.all()[fact.predicate];
   if (value.kind != Value::Kind::written || depth > kMostDepth) return;
   const std::uint32_t at = value.instruction;
   const Instruction& instruction = flow_.instructions[at];
   const Word word = flow_.word(at);
-  unsigned result = 0;
-  std::size_t next = 0;
-  for (const Registers& registers : instruction.written) {
-    if (values_.written(at)[next] == fact.predicate) result = registers.at;
-    next += registers.count;
-  }
+  const unsigned result = result_at(at, fact.predicate);
   if (result != kAtFirstPredicate && result != kAtSecondPredicate) return;
   const std::string_view name = instruction.name;
   struct Input {
@@ -139,16 +143,32 @@ void Conditions::follow(const Fact& fact, int depth, std::vector<Comparison>& fo
   if (!is_fixed && !is_neutral)
     if (const ValueId other = predicate_at(at, kAtFirstInput); other != kNoValue)
       follow({other, fact.is_true != negated}, depth + 1, found);
-  const bool holds = fact.is_true == (result == kAtFirstPredicate);
+  if (const auto comparison = this->comparison(at, fact.is_true == (result == kAtFirstPredicate)))
+    found.push_back(*comparison);
+}
+
+unsigned Conditions::result_at(std::uint32_t at, ValueId value) const {
+  std::size_t next = 0;
+  for (const Registers& registers : flow_.instructions[at].written) {
+    if (values_.written(at)[next] == value) return registers.at;
+    next += registers.count;
+  }
+  return 0;
+}
+
+std::optional<Comparison> Conditions::comparison(std::uint32_t at, bool holds) const {
+  using enum ExpressionRelation;
+  const Word word = flow_.word(at);
   constexpr ExpressionRelation kRelations[] = {equal, less, equal, at_most, greater, not_equal, at_least, equal};
   constexpr ExpressionRelation kOpposites[] = {equal, at_least, not_equal, greater, at_most, equal, less, equal};
   const auto how = static_cast<unsigned>(word.bits(76, 3));
-  if (how == 0 || how == 7) return;
+  if (!is_comparison(flow_.instructions[at]) || how == 0 || how == 7) return std::nullopt;
   Comparison comparison{at, Comparison::kNoInstruction, holds ? kRelations[how] : kOpposites[how], word.bit(73) != 0};
   if (word.bit(72) != 0) {
     // The upper halves; the lower ones were compared before, in the same way.
     const ValueId lower = predicate_at(at, kAtThirdInput);
-    if (lower == kNoValue || word.bit(71) != 0 || values_.all()[lower].kind != Value::Kind::written) return;
+    if (lower == kNoValue || word.bit(71) != 0 || values_.all()[lower].kind != Value::Kind::written)
+      return std::nullopt;
     comparison.lower = values_.all()[lower].instruction;
     const Instruction& other = flow_.instructions[comparison.lower];
     const Word lower_word = flow_.word(comparison.lower);
@@ -156,9 +176,9 @@ void Conditions::follow(const Fact& fact, int depth, std::vector<Comparison>& fo
                          lower_word.bits(74, 2) == 0 && lower_word.bits(kAtFirstInput, 3) == kTrue &&
                          lower_word.bit(90) == 0 && lower_word.bit(73) == 0 && other.written.size() > 0 &&
                          other.written[0].at == kAtFirstPredicate && values_.written(comparison.lower)[0] == lower;
-    if (!is_same) return;
+    if (!is_same) return std::nullopt;
   }
-  found.push_back(comparison);
+  return comparison;
 }
 
 }  // namespace nimble::code::sass

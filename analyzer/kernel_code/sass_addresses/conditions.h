@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -35,14 +36,21 @@ class Conditions {
   std::vector<Comparison> along(std::uint32_t from, std::uint32_t to);
   // Where a predicate has this value.
   std::vector<Comparison> of(const Fact& fact) const;
+  // What has to hold for control to go from the end of one block to another, as the branch there says; kNoValue:
+  // nothing is known.
+  Fact branch(std::uint32_t from, std::uint32_t to) const;
+  // A comparison that an instruction makes, with this outcome; where that is not one that is understood, nothing.
+  std::optional<Comparison> comparison(std::uint32_t instruction, bool holds) const;
+  // The value of the predicate that is read at that bit; kNoValue where it is the one that always holds.
+  ValueId predicate_at(std::uint32_t instruction, unsigned bit) const;
+  // At which bit an instruction names the predicate that it writes as this value; 0: it does not.
+  unsigned result_at(std::uint32_t instruction, ValueId value) const;
   std::uint32_t block_of(std::uint32_t instruction) const { return block_of_[instruction]; }
   const Dominators& dominators() const { return dominators_; }
 
  private:
-  void add_branch(std::uint32_t from, std::uint32_t to, std::vector<Fact>& facts) const;
   std::vector<Fact> in_block(std::uint32_t block) const;
   void follow(const Fact& fact, int depth, std::vector<Comparison>& found) const;
-  ValueId predicate_at(std::uint32_t instruction, unsigned bit) const;
 
   const ControlFlow& flow_;
   const Values& values_;

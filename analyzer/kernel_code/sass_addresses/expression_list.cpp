@@ -70,14 +70,14 @@ void ExpressionList::fill(ExpressionId choice, std::span<const ExpressionId> alt
   all_[choice].b = rest;
 }
 
-Expressions ExpressionList::needed(std::span<AddressUse> uses, std::span<ExpressionId> counters) const {
+Expressions ExpressionList::needed(std::span<AddressUse> uses, std::span<ExpressionId> others) const {
   std::vector<std::uint8_t> is_needed(all_.size());
   std::vector<ExpressionId> open;
   const auto need = [&](ExpressionId id) {
     if (!std::exchange(is_needed[id], 1)) open.push_back(id);
   };
   for (const AddressUse& use : uses) need(use.address);
-  for (const ExpressionId counter : counters) need(counter);
+  for (const ExpressionId other : others) need(other);
   while (!open.empty()) {
     const Expression& each = all_[open.back()];
     open.pop_back();
@@ -95,7 +95,7 @@ Expressions ExpressionList::needed(std::span<AddressUse> uses, std::span<Express
     if (operands_of(each.op) > 1) each.b = place[each.b];
   }
   for (AddressUse& use : uses) use.address = place[use.address];
-  for (ExpressionId& counter : counters) counter = place[counter];
+  for (ExpressionId& other : others) other = place[other];
   return result;
 }
 

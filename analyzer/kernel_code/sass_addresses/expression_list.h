@@ -36,8 +36,8 @@ class ExpressionList {
   bool is_unknown(ExpressionId id) const { return all_[id].op == ExpressionOp::unknown; }
   std::size_t size() const { return all_.size(); }
 
-  // Those that these uses and counters need, in order; the uses and counters are changed to their new places.
-  Expressions needed(std::span<AddressUse> uses, std::span<ExpressionId> counters) const;
+  // Those that these uses and others need, in order; the uses and others are changed to their new places.
+  Expressions needed(std::span<AddressUse> uses, std::span<ExpressionId> others) const;
 
  private:
   ExpressionId keep(const Expression& each);

@@ -72,10 +72,13 @@ ExpressionId Addresses::written(ValueId value, int depth) {
   const Instruction& instruction = flow_.instructions[at];
   switch (instruction.what) {
     case Class::constant_load: {
-      if (instruction.constant->index) return list_.unknown(32);
       constexpr std::array<unsigned, 8> kBytes{1, 1, 2, 2, 4, 8, 16, 16};
       const auto size = static_cast<unsigned>(flow_.word(at).bits(kSizeAt, 3));
       const unsigned bytes = kBytes[size] > 4 ? 4 : kBytes[size];
+      if (instruction.constant->index) {
+        const bool is_small = size == 0 || size == 2;  // and without a sign
+        return is_small ? list_.leaf(ExpressionOp::up_to, (std::int64_t{1} << 8 * bytes) - 1, 32) : list_.unknown(32);
+      }
       return constant(instruction.constant->bank, std::int64_t{instruction.constant->offset} + 4 * index, bytes,
                       size == 1 || size == 3);
     }
@@ -195,27 +198,31 @@ ExpressionId Addresses::possible(std::span<const Comparison> comparisons, Expres
   std::size_t count = 0;
   for (const Comparison& each : comparisons) {
     if (count == kMostConditions) break;
-    const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
-    ExpressionId left = 0, right = 0;
-    if (each.lower != Comparison::kNoInstruction) {
-      const SourceOperands of_lower = operands_of(flow_, values_, each.lower);
-      left = wide_operand(each.lower, of_lower.a, each.instruction, of_it.a, depth + 1);
-      right = wide_operand(each.lower, of_lower.b, each.instruction, of_it.b, depth + 1);
-    } else if (of_it.a.is_wide() || of_it.b.is_wide()) {
-      left = wide_operand(each.instruction, of_it.a, depth + 1);
-      right = wide_operand(each.instruction, of_it.b, depth + 1);
-    } else {
-      left = plain(each.instruction, of_it.a, depth + 1);
-      right = plain(each.instruction, of_it.b, depth + 1);
-    }
-    if (list_.is_unknown(left) || list_.is_unknown(right)) continue;
-    const ExpressionId condition =
-        list_.make(ExpressionOp::where, left, right,
-                   static_cast<std::int64_t>(each.relation) + (each.is_signed ? kSignedRelation : 0));
-    id = list_.make(ExpressionOp::when, id, condition);
+    const auto condition = comparison(each, depth);
+    if (!condition) continue;
+    id = list_.make(ExpressionOp::when, id, *condition);
     ++count;
   }
   return id;
+}
+
+std::optional<ExpressionId> Addresses::comparison(const Comparison& each, int depth) {
+  const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
+  ExpressionId left = 0, right = 0;
+  if (each.lower != Comparison::kNoInstruction) {
+    const SourceOperands of_lower = operands_of(flow_, values_, each.lower);
+    left = wide_operand(each.lower, of_lower.a, each.instruction, of_it.a, depth + 1);
+    right = wide_operand(each.lower, of_lower.b, each.instruction, of_it.b, depth + 1);
+  } else if (of_it.a.is_wide() || of_it.b.is_wide()) {
+    left = wide_operand(each.instruction, of_it.a, depth + 1);
+    right = wide_operand(each.instruction, of_it.b, depth + 1);
+  } else {
+    left = plain(each.instruction, of_it.a, depth + 1);
+    right = plain(each.instruction, of_it.b, depth + 1);
+  }
+  if (list_.is_unknown(left) || list_.is_unknown(right)) return std::nullopt;
+  return list_.make(ExpressionOp::where, left, right,
+                    static_cast<std::int64_t>(each.relation) + (each.is_signed ? kSignedRelation : 0));
 }
 
 // From 0 to 1, or just that where it is always the same.

@@ -282,6 +282,12 @@ std::vector<Content> ContentsFlow::results(std::uint32_t at, unsigned count) {
   }
 }
 
+bool ContentsFlow::brings(std::uint32_t at, Root root) {
+  const auto found = kernel_.in_text.lower_bound(at * static_cast<std::uint32_t>(kInstructionBytes));
+  if (found != kernel_.in_text.end() && found->first / kInstructionBytes == at) return true;
+  return upper_half(at) || may_come_from(constant(at, 0), root) || may_come_from(constant(at, 1), root);
+}
+
 // Of which memory of the kernel's own the instruction gives the upper half of generic addresses.
 std::optional<SpecialRoot> ContentsFlow::upper_half(std::uint32_t at) const {
   constexpr unsigned kSpecialAt = 72, kSpecialBits = 8;

@@ -38,6 +38,13 @@ class ContentsFlow {
   Content stored(std::uint32_t instruction);
   // Where among the parameters an address of the parameters' space lies that stands in these registers.
   std::optional<std::int64_t> place_in_params(std::uint32_t instruction, const Registers& registers) const;
+  const Content& of(ValueId value) const { return state_[value]; }
+  // Whether it may be a half of an address that comes from there.
+  bool may_come_from(const Content& content, Root root) {
+    return contents_.sets().has(content.low, root) || contents_.sets().has(content.high, root);
+  }
+  // Whether an instruction of arithmetic has that from elsewhere than from the registers that it reads.
+  bool brings(std::uint32_t instruction, Root root);
   // What lies in shared memory.
   const Content& shared() const { return shared_; }
 

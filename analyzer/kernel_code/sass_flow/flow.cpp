@@ -9,8 +9,10 @@
 
 #include "analyzer/kernel_code/ptx/compiler_names.h"
 #include "analyzer/kernel_code/sass_addresses/addresses.h"
+#include "analyzer/kernel_code/sass_addresses/occurrence.h"
 #include "analyzer/kernel_code/sass_code/returns.h"
 #include "analyzer/kernel_code/sass_flow/contents_flow.h"
+#include "analyzer/kernel_code/sass_flow/provenance.h"
 
 namespace nimble::code::sass {
 namespace {
@@ -19,6 +21,7 @@ constexpr unsigned kUtmastg = 0x13b5, kUtmaredg = 0x13b6;
 constexpr std::int64_t kMapBytes = 128, kMapAlignment = 64;
 constexpr std::size_t kMostUses = 512;           // of one list of words; of more it is not known how far they get
 constexpr std::size_t kMostExpressions = 20000;  // likewise
+constexpr std::size_t kMostDoubtful = 4096;      // places of one kind
 
 // What the flow says of every place where memory is touched.
 class Judge {
@@ -40,9 +43,7 @@ class Judge {
       // The first reason is told; that memory is followed counts wherever it is found.
       why_.clear();
       if (flow_.instructions[at].guard.when == Guard::When::never || look(at) || !proof.why.empty()) continue;
-      char place[32];
-      std::snprintf(place, sizeof place, ", at byte 0x%llx", static_cast<unsigned long long>(at) * 16);
-      proof.why = why_ + place;
+      proof.why = why_ + place_of(at);
     }
     proof.follows_memory = follows_memory_;
     if (!proof.why.empty()) return false;
@@ -51,8 +52,18 @@ class Judge {
       proof.accesses.push_back({words, access.reads, access.writes, {}});
       uses.insert(uses.end(), access.uses.begin(), access.uses.end());
     }
+    proof.extents.of_accesses = true;
     proof.extents.counters = addresses_.counters();
-    proof.extents.expressions = addresses_.list().needed(uses, proof.extents.counters);
+    std::vector<ExpressionId> others = proof.extents.counters;
+    for (const auto& [why, doubt] : doubts_) {
+      proof.extents.doubts.push_back({0, why + place_of(doubt.first), doubt.follows_memory});
+      others.push_back(by_launch_->occurrence.any(doubt.ways));
+    }
+    proof.extents.expressions = addresses_.list().needed(uses, others);
+    std::ranges::copy(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(proof.extents.counters.size()),
+                      proof.extents.counters.begin());
+    for (std::size_t i = 0; i < proof.extents.doubts.size(); ++i)
+      proof.extents.doubts[i].happens = others[proof.extents.counters.size() + i];
     auto next = uses.begin();
     for (const auto& [words, access] : accesses_) {
       AddressGroup& group = proof.extents.groups.emplace_back();
@@ -81,8 +92,53 @@ class Judge {
   }
 
   bool no(std::string_view why, std::string_view what = {}) {
-    why_.append(why).append(what.substr(0, 200));
+    why_ = why;
+    why_.append(what.substr(0, 200));
     return false;
+  }
+
+  static std::string place_of(std::uint32_t at) {
+    char place[32];
+    std::snprintf(place, sizeof place, ", at byte 0x%llx", static_cast<unsigned long long>(at) * 16);
+    return place;
+  }
+
+  // What a launch's numbers decide.
+  struct ByLaunch {
+    explicit ByLaunch(Judge& judge)
+        : occurrence(judge.flow_, judge.values_, judge.addresses_),
+          provenance(judge.flow_, judge.values_, judge.contents_, judge.addresses_, occurrence) {}
+    Occurrence occurrence;
+    Provenance provenance;
+  };
+  ByLaunch& by_launch() {
+    if (!by_launch_) by_launch_.emplace(*this);
+    return *by_launch_;
+  }
+
+  // What why_ says is so under this condition: then it is a doubt, if launches may exclude that.
+  bool doubt(std::uint32_t at, ExpressionId happens, bool follows_memory = false) {
+    if (happens == by_launch_->occurrence.never()) return true;
+    auto found = doubts_.find(why_);
+    const bool is_known =
+        found != doubts_.end() && std::ranges::find(found->second.ways, happens) != found->second.ways.end();
+    if (is_known) return true;
+    if (!by_launch_->occurrence.can_be_excluded(happens)) return false;
+    if (found == doubts_.end()) found = doubts_.emplace(why_, Doubt{at, follows_memory, {}}).first;
+    if (found->second.ways.size() == kMostDoubtful) return false;
+    found->second.ways.push_back(happens);
+    return true;
+  }
+  // Likewise, if the instruction runs.
+  bool doubt(std::uint32_t at) { return doubt(at, by_launch().occurrence.of(at)); }
+
+  // An address that is used only where control gets to the instruction, if launches may exclude that.
+  ExpressionId where_it_runs(std::uint32_t at, ExpressionId address) {
+    Occurrence& occurrence = by_launch().occurrence;
+    const ExpressionId runs = occurrence.of(at);
+    const auto [known, is_new] = may_not_run_.try_emplace(runs, false);
+    if (is_new) known->second = occurrence.can_be_excluded(runs);
+    return known->second ? addresses_.list().make(ExpressionOp::when, address, runs) : address;
   }
 
   bool look(std::uint32_t at) {
@@ -90,11 +146,11 @@ class Judge {
     if (instruction.constant && instruction.constant->bank == 3) read_constants(*instruction.constant);
     switch (instruction.what) {
       case Class::texture:
-        return no("it reads a texture");
+        return no("it reads a texture") || doubt(at);
       case Class::surface:
-        return no("it reaches a surface");
+        return no("it reaches a surface") || doubt(at);
       case Class::tensor_map:
-        return map(at);
+        return map(at) || doubt(at);
       default:
         break;
     }
@@ -143,56 +199,90 @@ class Judge {
     return !words.empty() || no("a tensor map beyond its parameters");
   }
 
+  // What a place is found to be, by where its address may come from.
+  struct Place {
+    std::vector<std::uint32_t> words;
+    std::vector<std::pair<Root, std::string>> objections;  // what must not be
+    bool own = false, variable = false, nothing = false;
+  };
+
+  // Empty where nothing is to be said against an access by this root.
+  std::string objection(const MemoryOperand& memory, Root root, Place& place) {
+    Contents& contents = contents_.contents();
+    if (root < contents.words()) {
+      place.words.push_back(8 * root);
+    } else if (root == contents.special(kRootOfMemory)) {
+      follows_memory_ = true;
+      return "it may follow an address that it loads from memory";
+    } else if (root == contents.special(kRootOfUnknown)) {
+      return "an address that is not understood";
+    } else if (root == contents.special(kRootOfNothing)) {
+      // Compilers read what nothing wrote where a variable has no value on some way that is not gone, or is gone for
+      // nothing: an access by it would be undefined in the source, as one beyond an object is. Whoever has another
+      // value there accesses by that. Where there is none, a write may have been overlooked.
+      place.nothing = true;
+    } else if (root == contents.special(kRootOfCode)) {
+      return "it reads code";
+    } else if (root == contents.special(kRootOfLocal) || root == contents.special(kRootOfShared)) {
+      place.own = true;
+    } else if (root == contents.special(kRootOfParams)) {
+      if (memory.writes) return "it writes its parameters";
+      place.own = true;
+    } else {
+      const std::string_view name = contents.variables()[root - contents.first_variable()];
+      const std::string shown(name.substr(0, 200));
+      if (std::ranges::count(kernel_.managed, name) != 0) return "it reaches the managed variable " + shown;
+      const bool table = names_constant(name);
+      if (memory.writes && table) return "it writes the table " + shown;
+      if (memory.writes && std::ranges::count(kernel_.in_bank3, name, &ConstantVariable::name) != 0)
+        return "it writes the constant variable " + shown;
+      place.variable = true;
+      if (table) return {};
+      auto& mode = globals_[name];
+      mode.first |= memory.reads;
+      mode.second |= memory.writes;
+    }
+    return {};
+  }
+
+  // An address that may come from where it must not is a doubt, if it is by the launch's numbers that it does; what it
+  // comes from else is what is accessed.
   bool place(std::uint32_t at, const MemoryOperand& memory) {
     if (memory.space != Space::global && memory.space != Space::generic) return true;
     const ContentsFlow::Address address = contents_.address(at, memory);
     if (memory.space == Space::generic && contents_.is_own(address)) return true;
     const RootSet roots = sets_.common(address.low.low, address.high.high);
     Contents& contents = contents_.contents();
-    std::vector<std::uint32_t> words;
-    bool own = false, variable = false, nothing = false;
-    for (const Root root : sets_.roots(roots)) {
-      if (root < contents.words()) {
-        words.push_back(8 * root);
-      } else if (root == contents.special(kRootOfMemory)) {
-        follows_memory_ = true;
-        return no("it may follow an address that it loads from memory");
-      } else if (root == contents.special(kRootOfUnknown)) {
-        return no("an address that is not understood");
-      } else if (root == contents.special(kRootOfNothing)) {
-        // Compilers read what nothing wrote where a variable has no value on some way that is not gone, or is gone for
-        // nothing: an access by it would be undefined in the source, as one beyond an object is. Whoever has another
-        // value there accesses by that. Where there is none, a write may have been overlooked.
-        nothing = true;
-      } else if (root == contents.special(kRootOfCode)) {
-        return no("it reads code");
-      } else if (root == contents.special(kRootOfLocal) || root == contents.special(kRootOfShared)) {
-        own = true;
-      } else if (root == contents.special(kRootOfParams)) {
-        if (memory.writes) return no("it writes its parameters");
-        own = true;
-      } else {
-        const std::string_view name = contents.variables()[root - contents.first_variable()];
-        if (std::ranges::count(kernel_.managed, name) != 0) return no("it reaches the managed variable ", name);
-        const bool table = names_constant(name);
-        if (memory.writes && table) return no("it writes the table ", name);
-        if (memory.writes && std::ranges::count(kernel_.in_bank3, name, &ConstantVariable::name) != 0)
-          return no("it writes the constant variable ", name);
-        variable = true;
-        if (table) continue;
-        auto& mode = globals_[name];
-        mode.first |= memory.reads;
-        mode.second |= memory.writes;
+    Place found;
+    for (const Root root : sets_.roots(roots))
+      if (std::string why = objection(memory, root, found); !why.empty())
+        found.objections.emplace_back(root, std::move(why));
+    const auto& [words, objections, own, variable, nothing] = found;
+    const bool is_number = address.low.number || address.high.number;
+    const bool is_own = own && memory.space == Space::generic;
+    if (words.empty() && !variable && (!is_own || is_number)) {
+      if (!objections.empty()) {
+        no(objections.front().second);
+        return doubt(at, by_launch().occurrence.of(at), objections.front().first == contents.special(kRootOfMemory));
       }
+      no(nothing     ? "an address that is not understood"
+         : is_number ? "an address that may be just a number"
+                     : "an address that comes from nowhere");
+      return doubt(at);
     }
-    if (words.empty() && !variable) {
-      if (own && memory.space == Space::generic && !address.low.number && !address.high.number) return true;
-      if (nothing) return no("an address that is not understood");
-      return no(address.low.number || address.high.number ? "an address that may be just a number"
-                                                          : "an address that comes from nowhere");
+    for (const auto& [root, why] : objections) {
+      no(why);
+      const ExpressionId comes = by_launch().provenance.from(at, memory, root);
+      const ExpressionId happens = by_launch().occurrence.both(comes, by_launch().occurrence.of_block(at));
+      if (!doubt(at, happens, root == contents.special(kRootOfMemory))) return false;
     }
-    if (address.low.number || address.high.number) return no("an address that may be just a number");
-    if (memory.writes && !store(contents_.stored(at))) return false;
+    if (words.empty() && !variable) return true;  // the kernel's own
+    if (is_number) {
+      no("an address that may be just a number");
+      const ExpressionId comes = by_launch().provenance.number(at, memory);
+      if (!doubt(at, by_launch().occurrence.both(comes, by_launch().occurrence.of_block(at)))) return false;
+    }
+    if (memory.writes && !store(contents_.stored(at)) && !doubt(at)) return false;
     if (words.empty()) return true;
     Accessed& access = touch(words, memory.reads, memory.writes);
     for (const RootSet set : {address.low.from, address.high.from, address.low.low, address.high.high})
@@ -200,7 +290,7 @@ class Judge {
         if (root < contents.words() && std::ranges::find(words, 8 * root) == words.end())
           for (const std::uint32_t half : {8 * root, 8 * root + 4})
             if (half < params_end_) access.numbers.insert(half);
-    const ExpressionId id = addresses_.address(at, memory);
+    const ExpressionId id = where_it_runs(at, addresses_.address(at, memory));
     if (access.uses.size() == kMostUses || addresses_.list().size() > kMostExpressions)
       access.complete = false;
     else
@@ -246,6 +336,14 @@ class Judge {
   std::map<std::vector<std::uint32_t>, Accessed> accesses_;
   std::map<std::string_view, std::pair<bool, bool>> globals_;
   std::set<std::uint32_t> stored_;
+  struct Doubt {
+    std::uint32_t first = 0;  // the instruction
+    bool follows_memory = false;
+    std::vector<ExpressionId> ways;
+  };
+  std::map<std::string, Doubt> doubts_;  // by what is so
+  std::optional<ByLaunch> by_launch_;
+  std::map<ExpressionId, bool> may_not_run_;
   bool follows_memory_ = false;
 };
 

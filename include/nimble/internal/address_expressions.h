@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -117,12 +118,38 @@ struct AddressGroup {
   bool operator==(const AddressGroup&) const = default;
 };
 
+// Something a kernel may do that leaves nothing proven of a launch: unless the launch's values exclude it.
+struct AddressDoubt {
+  std::uint32_t happens = 0;    // an expression of 32 bits: it has a value only if that can be
+  std::string why;              // what it may do, for people
+  bool follows_memory = false;  // that is to follow an address that it loads from memory
+  bool operator==(const AddressDoubt&) const = default;
+};
+
 // How far from its pointers a kernel gets, as its code tells.
 struct AddressExtents {
   Expressions expressions;
   std::vector<std::uint32_t> counters;  // choices at the beginning of loops, by which these count
   std::vector<AddressGroup> groups;
+  bool of_accesses = false;  // they are the proof's accesses, one for one; else its PTX told these
+  std::vector<AddressDoubt> doubts;
   bool operator==(const AddressExtents&) const = default;
 };
+
+// Of what the doubts of a kernel say, and when they arise; 0 where there is none. FNV-1a.
+inline std::uint64_t digest_of_doubts(const AddressExtents& extents) {
+  if (extents.doubts.empty()) return 0;
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  const auto add = [&](std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) digest = (digest ^ (value >> 8 * i & 0xff)) * 0x100000001b3u;
+  };
+  for (const Expression& each : extents.expressions) {
+    add(static_cast<std::uint64_t>(each.op) << 8 | each.bits);
+    add(std::uint64_t{each.a} << 32 | each.b);
+    add(static_cast<std::uint64_t>(each.value));
+  }
+  for (const AddressDoubt& doubt : extents.doubts) add(doubt.happens);
+  return digest == 0 ? 1 : digest;
+}
 
 }  // namespace nimble

@@ -41,7 +41,7 @@ struct FunctionInfo {
   std::string why;
   std::optional<KernelProof> proof;
   std::string why_not_proven;
-  bool follows_memory = false;  // nothing is proven: its code may follow addresses that it loads from memory
+  bool follows_memory = false;  // where nothing is proven: its code may follow addresses that it loads from memory
   std::uint64_t code = 0;       // a digest of its image; 0 if unknown
 };
 

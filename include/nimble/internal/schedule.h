@@ -165,6 +165,8 @@ struct ScheduleFunction {
   std::optional<std::vector<ProvenAccess>> proven = std::nullopt;
   std::vector<std::uint32_t> stored = {};    // of what is proven: as in KernelProof
   std::vector<ScheduleGlobal> globals = {};  // the same; by name, ascending
+  // Of doubts that launches' numbers exclude (digest_of_doubts): the live code must have the same.
+  std::uint64_t doubts = 0;
   // A digest of its image, if dependencies rely on observations of its launches: the live code must be the same. 0: any
   // code.
   std::uint64_t code = 0;

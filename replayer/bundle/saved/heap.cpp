@@ -114,7 +114,9 @@ void check_heap(const BundleFiles& files, const RecordedStep& step) {
   Follower follower(files);
   for (std::uint32_t op = 0; op < step.ops(); ++op) {
     const std::uint32_t image = bundle.images_of_ops[op];
-    if (step.op(op).kind != CallKind::launch || step.trace().functions[step.op(op).function].proof) continue;
+    if (step.op(op).kind != CallKind::launch) continue;
+    const std::optional<KernelProof>& proof = step.trace().functions[step.op(op).function].proof;
+    if (proof && proof->extents.doubts.empty()) continue;
     if (!known[image]) known[image] = uses_heap(files.image(image));
     if (!*known[image]) continue;
     std::vector<std::uint64_t> given;

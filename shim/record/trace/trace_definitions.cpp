@@ -34,7 +34,7 @@ std::string spoken(const std::string& name) {
 
 // How far a kernel's accesses get; nothing where that is not known.
 void append_extents(std::string& out, const AddressExtents& extents) {
-  if (extents.groups.empty()) return;
+  if (extents.groups.empty() && extents.doubts.empty()) return;
   out += R"(,"extents":{"expressions":[)";
   const char* separator = "";
   for (const Expression& each : extents.expressions) {
@@ -52,7 +52,14 @@ void append_extents(std::string& out, const AddressExtents& extents) {
     append(out, "],{},[{}]]", group.complete, fmt::join(group.numbers, ","));
     separator = ",";
   }
-  out += "]}";
+  out += ']';
+  separator = R"(,"doubts":[)";
+  for (const AddressDoubt& doubt : extents.doubts) {
+    append(out, "{}[{},{},{}]", separator, doubt.happens, json_text(doubt.why), doubt.follows_memory);
+    separator = ",";
+  }
+  if (!extents.doubts.empty()) out += ']';
+  out += extents.of_accesses ? R"(,"of_accesses":true})" : "}";
 }
 
 // Facts about a kernel's code: `,"self_contained":...` and so on.
@@ -66,7 +73,8 @@ void append_code(std::string& out, const FunctionInfo& function) {
     if (function.follows_memory) out += R"(,"follows_memory":true)";
     return;
   }
-  out += R"(,"proven":[)";
+  // Whoever does not know of doubts has no proof.
+  out += function.proof->extents.doubts.empty() ? R"(,"proven":[)" : R"(,"proven_by_launch":[)";
   const char* separator = "";
   for (const ProvenAccess& access : function.proof->accesses) {
     append(out, R"({}[[{}],"{}{}")", separator, fmt::join(access.at, ","), access.reads ? "r" : "",

@@ -58,7 +58,7 @@ std::uint32_t extreme_number(Random& random) {
 }
 
 struct Object {
-  bool is_variable = false;
+  bool is_variable = false, is_hidden = false;  // hidden: no parameter shows that it is there
   std::uint32_t word = 0;
   std::string_view variable;
 };
@@ -75,7 +75,12 @@ class Run {
     for (std::uint32_t at = 0; at + 4 <= program.param_bytes; at += 4)
       put(at, is_extreme && random_.below(3) == 0 ? extreme_number(random_) : some_number(random_, measure.small), 4);
     for (std::uint32_t at = 0; at + 8 <= program.param_bytes; at += 8) {
-      const bool is_pointer = layout.known ? std::ranges::count(layout.pointers, at) != 0 : random_.below(4) != 0;
+      bool is_pointer = layout.known ? std::ranges::count(layout.pointers, at) != 0 : random_.below(4) != 0;
+      if (is_pointer && layout.choices && random_.below(std::ranges::count(layout.arrays, at) != 0 ? 2 : 12) == 0) {
+        is_pointer = false;
+        put(at, 0, 8);
+        continue;
+      }
       // Numbers of 64 bits are small.
       // As strides, numbers that may be anything lead to other objects by chance.
       constexpr std::uint32_t kUpper[] = {0, 0, 0, 0xffffffffu, 0x7fffffffu, 0x80000000u, 5};
@@ -83,26 +88,51 @@ class Run {
         put(at + 4, kUpper[random_.below(is_extreme ? 7 : 4)], 4);
       else if (!is_pointer && (!layout.known || random_.below(4) != 0))
         put(at + 4, 0, 4);
-      if (is_pointer) put(at, add({false, at, {}}), 8);
+      if (is_pointer) put(at, add({false, false, at, {}}), 8);
     }
+    if (layout.choices) hide(layout);
     for (const emulator::Variable& variable : program.variables)
-      launch_.variables.push_back(add({true, 0, variable.name}));
+      launch_.variables.push_back(add({true, false, 0, variable.name}));
     find_extents();
   }
 
   std::string run() {
     launch_.most_steps = measure_.most_steps;
     emulator::Memory memory(random_.next(), random_.below(3) != 0 || measure_.small);
+    for (const auto& [word, value] : first_) memory.store(word, value);
     emulator::Machine machine(program_, launch_, memory, [&](const emulator::Access& access) { judge(access); });
     const std::string why = machine.run();
     ++tally_.runs;
     tally_.forced += machine.forced();
+    if (!claims_.extents.doubts.empty()) ++(is_claimed_ ? tally_.excluded : tally_.doubtful);
     why.empty() ? ++tally_.ended : ++tally_.given_up[why];
     return wrong_;
   }
 
  private:
   void put(std::uint32_t at, std::uint64_t value, unsigned bytes) { std::memcpy(&launch_.params[at], &value, bytes); }
+
+  // Numbers that choose are small; what arrays and halves of addresses lead to no other parameter shows.
+  void hide(const Layout& layout) {
+    for (std::uint32_t at = 0; at + 4 <= launch_.params.size(); at += 4) {
+      const bool is_pointer = std::ranges::count(layout.pointers, at & ~7u) != 0;
+      const bool is_half = std::ranges::count(layout.halves, at & ~7u) != 0;
+      constexpr std::uint32_t kPieces = 0x01010101;
+      if (!is_pointer && !is_half && random_.below(4) != 0)
+        put(at, random_.below(3) == 0 ? kPieces * random_.below(4) : random_.below(4), 4);
+    }
+    for (const std::uint32_t at : layout.halves) put(at, add({false, true, 0, {}}) / 2, 8);
+    constexpr std::uint64_t kEntries = 64;
+    for (const std::uint32_t at : layout.arrays) {
+      std::uint64_t array = 0;
+      std::memcpy(&array, &launch_.params[at], sizeof array);
+      const std::uint64_t to = add({false, true, 0, {}});
+      for (std::uint64_t entry = 0; array != 0 && entry < kEntries; ++entry) {
+        first_[array + 8 * entry] = static_cast<std::uint32_t>(to + 64 * entry);
+        first_[array + 8 * entry + 4] = static_cast<std::uint32_t>((to + 64 * entry) >> 32);
+      }
+    }
+  }
 
   std::uint64_t add(Object object) {
     what_.push_back(object);
@@ -113,8 +143,11 @@ class Run {
   void find_extents() {
     std::vector<std::uint32_t> pointers;
     for (const Object& object : what_)
-      if (!object.is_variable) pointers.push_back(object.word);
+      if (!object.is_variable && !object.is_hidden) pointers.push_back(object.word);
     const analyzer::LaunchValues values{launch_.params, pointers, {launch_.blocks, 1, 1}, {launch_.threads, 1, 1}};
+    is_claimed_ = std::ranges::none_of(claims_.extents.doubts, [&](const AddressDoubt& doubt) {
+      return analyzer::may_happen(claims_.extents, doubt.happens, values);
+    });
     for (const AddressGroup& group : claims_.extents.groups) {
       for (const std::uint32_t word : group.at) {
         if (!std::ranges::binary_search(pointers, word)) continue;
@@ -160,6 +193,7 @@ class Run {
   }
 
   void judge(const emulator::Access& access) {
+    if (!is_claimed_) return;
     ++tally_.accesses;
     if (access.writes) judge_stored(access);
     const auto found = objects_.of(access.address, measure_.reach);
@@ -169,6 +203,7 @@ class Run {
     }
     ++tally_.judged;
     const Object& object = what_[*found];
+    if (object.is_hidden) return complain(access, "reaches", "what no parameter points to");
     if (!object.is_variable) judge_extent(access, object.word, objects_.base(*found));
     for (const bool writes : {false, true}) {
       if (writes ? !access.writes : !access.reads) continue;
@@ -204,6 +239,7 @@ class Run {
       if (!found) continue;
       ++tally_.stored;
       const Object& object = what_[*found];
+      if (object.is_hidden) continue;
       if (object.is_variable)
         complain(access, "stores", "the address of the variable " + std::string(object.variable));
       else if (!claims_.stored.contains(object.word))
@@ -226,7 +262,8 @@ class Run {
   Tally& tally_;
   emulator::Launch launch_;
   std::vector<Object> what_;
-  std::map<std::uint64_t, std::uint32_t> halves_;
+  std::map<std::uint64_t, std::uint32_t> halves_, first_;  // words of memory: what is there at first
+  bool is_claimed_ = true;                                 // its numbers exclude all doubts
   struct Extent {
     bool is_known = true;
     std::vector<analyzer::Reach> all;

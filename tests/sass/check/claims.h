@@ -22,6 +22,9 @@ struct Layout {
   std::vector<std::uint32_t> pointers;  // words; where this is unknown, any word may be one
   bool known = false;
   bool extreme = false;  // its numbers are at the ends of what they can be, too
+  bool choices = false;  // its numbers choose: they are small, and pointers may be null
+  // Of its words: those that point to arrays of pointers, and those that hold half of an address.
+  std::vector<std::uint32_t> arrays, halves;
 };
 
 struct Claims {
@@ -35,7 +38,9 @@ struct Claims {
 
 struct Tally {
   std::uint64_t runs = 0, ended = 0, accesses = 0, judged = 0, astray = 0, forced = 0, variables = 0, stored = 0,
-                extents = 0;  // accesses that were held against how far they may get
+                extents = 0,  // accesses that were held against how far they may get
+      excluded = 0,           // runs of kernels with doubts, all of which the run's numbers exclude
+      doubtful = 0;           // and those of which nothing is claimed
   std::map<std::string, std::uint64_t> given_up;
   std::set<std::pair<std::uint32_t, bool>> seen;  // of one kernel
 };

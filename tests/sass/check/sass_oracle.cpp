@@ -81,7 +81,17 @@ std::optional<Options> read_options(int count, char** arguments) {
   return options;
 }
 
-// A line: name, bytes, words that are pointers, how it takes indices: `bounded`, `free`, `extreme`.
+// Numbers with commas between them; "-": none.
+std::vector<std::uint32_t> numbers_in(const std::string& text) {
+  std::vector<std::uint32_t> numbers;
+  std::istringstream list(text == "-" ? std::string() : text);
+  std::string number;
+  while (std::getline(list, number, ',')) numbers.push_back(static_cast<std::uint32_t>(std::stoul(number)));
+  return numbers;
+}
+
+// A line: name, bytes, words that are pointers, how it takes indices: `bounded`, `free`, `extreme`; or `choices`, words
+// that are arrays of pointers, words that are halves of addresses.
 std::map<std::string, Layout> read_layouts(const std::string& path) {
   std::map<std::string, Layout> layouts;
   if (path.empty()) return layouts;
@@ -90,11 +100,13 @@ std::map<std::string, Layout> read_layouts(const std::string& path) {
   while (std::getline(lines, line)) {
     std::istringstream fields(line);
     Layout layout;
-    std::string words, word, indices;
-    fields >> layout.name >> layout.bytes >> words >> indices;
+    std::string words, indices, arrays, halves;
+    fields >> layout.name >> layout.bytes >> words >> indices >> arrays >> halves;
     layout.extreme = indices == "extreme";
-    std::istringstream list(words);
-    while (std::getline(list, word, ',')) layout.pointers.push_back(static_cast<std::uint32_t>(std::stoul(word)));
+    layout.choices = indices == "choices";
+    layout.pointers = numbers_in(words);
+    layout.arrays = numbers_in(arrays);
+    layout.halves = numbers_in(halves);
     layout.known = true;
     layouts[layout.name] = layout;
   }
@@ -162,7 +174,8 @@ class Oracle {
     }
     const auto known = layouts_.find(name);
     Layout layout = known == layouts_.end() ? Layout{} : known->second;
-    if (layout.known && function) move_words(function->params, machine.params, layout.pointers);
+    for (auto* const words : {&layout.pointers, &layout.arrays, &layout.halves})
+      if (layout.known && function) move_words(function->params, machine.params, *words);
     if (machine.understood) run_it(elf, place, name, layout, machine);
     if (options_.mutations > 0) mutate(bytes, place, name, layout);
   }
@@ -213,6 +226,7 @@ class Oracle {
       break;
     }
     if (options_.verbose) std::printf("%s: seen %s\n", place.c_str(), spoken(tally_.seen).c_str());
+    if (!proof.extents.doubts.empty()) return;  // how much of it happens is the launches' doing
     counts_.claimed += claims.words.size();
     for (const auto& each : claims.words) counts_.unseen += tally_.seen.contains(each) ? 0 : 1;
   }
@@ -285,6 +299,8 @@ class Oracle {
       add(prefix + "accesses_of_variables", tally.variables);
       add(prefix + "pointers_stored", tally.stored);
       add(prefix + "accesses_with_extents", tally.extents);
+      add(prefix + "runs_that_exclude_doubts", tally.excluded);
+      add(prefix + "runs_with_doubts", tally.doubtful);
       add(prefix + "waits_broken", tally.forced);
     }
     for (const auto& [why, count] : counts.why) add("not understood: " + why, count);

@@ -52,6 +52,29 @@ Not read:
 )");
 }
 
+TEST(Summary, CountsApartWhatIsProvenByTheLaunch) {
+  code::PtxProof proof = proof_of("");
+  proof.extents.expressions = {{ExpressionOp::constant, 32, 0, 0, 1}};
+  proof.extents.doubts = {{0, "it may follow an address, at byte 0x40", true}};
+  ImageFindings image;
+  image.kernels.resize(2);
+  image.kernels[0].add({90, '\0', false}, proof);
+  image.kernels[1].add({90, '\0', false}, proof_of(""));
+  SurveySummary summary;
+  summary.add(image);
+  EXPECT_EQ(summary.text(), R"(1 image
+
+                 kernels    proven
+sm_90                  2         1   50.0 %
+
+Proven for launches that exclude it by their numbers, on all architectures:
+        1  it may follow an address
+)");
+  JsonText out;
+  summary.json(out);
+  EXPECT_EQ(nlohmann::json::parse(out.str())["targets"][0]["by_launch"], 1);
+}
+
 TEST(Summary, AsJson) {
   JsonText out;
   two_images().json(out);

@@ -47,6 +47,32 @@ TEST(KernelText, SaysWhatIsDoneWithEachParameter) {
 )");
 }
 
+TEST(KernelText, NamesTheNumbersByWhichALaunchExcludesWhatProvesNothing) {
+  code::PtxProof proof;
+  proof.understood = true;
+  proof.params = {{"a", 0, 8}, {"mode", 8, 4}};
+  proof.accesses = {{{0}, false, true}};
+  proof.extents.expressions = {{ExpressionOp::constant, 32, 0, 0, 1}, {ExpressionOp::param, 32, 4, 0, 8},
+                               {ExpressionOp::launch, 32, 0, 0, 9},   {ExpressionOp::where, 32, 1, 2, 4},
+                               {ExpressionOp::when, 32, 0, 3, 0},     {ExpressionOp::param, 32, 1, 0, 15},
+                               {ExpressionOp::where, 32, 5, 0, 4},    {ExpressionOp::when, 32, 4, 6, 0}};
+  proof.extents.doubts = {{7, "it may follow an address, at byte 0x40", true}};
+  KernelFindings kernel;
+  kernel.name = "chooses";
+  kernel.add({90, '\0', false}, proof);
+  proof.extents.doubts[0].why = "it may follow an address, at byte 0x50";
+  kernel.add({80, '\0', false}, proof);
+  EXPECT_EQ(kernel_text(kernel), R"(chooses
+  sm_80, sm_90 (machine code):
+    only for launches that exclude it by bytes 8-11, byte 15 and the launch's shape: it may follow an address
+    parameter 0, bytes 0-7: written
+    parameter 1, bytes 8-11: never an address
+)");
+  proof.extents.doubts[0].happens = 4;
+  kernel.add({75, '\0', false}, proof);
+  EXPECT_EQ(kernel.findings.size(), 2u) << "other numbers decide";
+}
+
 TEST(KernelText, OfAKernelThatTouchesNothing) {
   KernelFindings kernel;
   kernel.name = "none";

@@ -364,6 +364,22 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   EXPECT_EQ(group(R"([[0],"r",[0],true,[]])"), "args.extents: a use must be [expression, bytes]");
   for (const char* each : {R"([[],"r",[],true,[]])", R"([[0],"r",[[1,4]],true,[]])"})
     EXPECT_EQ(group(each), "args.extents: has an expression with missing or unsuitable operands");
+  const auto doubtful = [&](const std::string& each, const char* key = "proven_by_launch") {
+    return error("nimble.function",
+                 fmt::format(R"("id":0,"name":"f","params":[[0,8],[8,4]],"{}":[[[0],"r"]],"extents":{{"expressions":)"
+                             R"([["const",32,0,0,1],["const",64,0,0,1]],"counters":[],"groups":[],"doubts":[{}]}})",
+                             key, each));
+  };
+  EXPECT_EQ(doubtful(R"([0,"it may",true])"), "");
+  for (const char* each : {"7", "[]", R"([0,"it may"])", R"([0,"it may",1])"})
+    EXPECT_EQ(doubtful(each),
+              "args.extents: a doubt must be [expression, what it may do, whether that follows memory]");
+  EXPECT_EQ(doubtful(R"([0,1,true])"), "args.extents: must be a string");
+  for (const char* each : {R"([1,"it may",true])", R"([2,"it may",true])"})
+    EXPECT_EQ(doubtful(each), "args.extents: has an expression with missing or unsuitable operands");
+  const char* const other = "args.extents: has doubts, which \"proven_by_launch\" has, and no other proof";
+  EXPECT_EQ(doubtful(R"([0,"it may",true])", "proven"), other);
+  EXPECT_EQ(doubtful(""), other);
   for (const char* code : {"", "12", "000000000000000g"}) {
     EXPECT_EQ(error("nimble.function", fmt::format(R"("id":0,"name":"f","code":"{}")", code)),
               "args.code: must be 16 hexadecimal digits");

@@ -38,6 +38,11 @@ TEST(KernelFlow, CodeForAnotherArchitectureTellsWhatIsStored) {
   // Where it is the code that ran it is proof.
   EXPECT_EQ(reached(both + same, false), "A:rw");
   EXPECT_EQ(reached(one + same, false), "A:rw");
+  // But for what holds in some launches only.
+  const std::string some = R"(,"proven_by_launch":[[[0],"r"],[[8],"w"]],"extents":{"expressions":[["const",32,0,0,1]],)"
+                           R"("counters":[],"groups":[],"doubts":[[0,"it may",false]]})";
+  EXPECT_EQ(reached(some + same, false), reached(code, false));
+  EXPECT_EQ(reached(some + code), reached(code));
 }
 
 TEST(KernelFlow, WhatWasSeenToStoreNoneHoldsForLaunchesLikeItOfCodeThatIsKnown) {

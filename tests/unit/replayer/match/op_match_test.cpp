@@ -343,6 +343,14 @@ TEST_F(OpMatchTest, AVariableIsFoundByTheKernelThatTouchesIt) {
   EXPECT_EQ(first_seen(), "");
   proof.accesses[0].when[0].equal = false;
   EXPECT_EQ(first_seen(), "a kernel with a different proof");
+  proof.accesses[0].when[0].equal = true;
+  proof.extents.expressions = {{ExpressionOp::constant, 32, 0, 0, 1}};
+  proof.extents.doubts = {{0, "it may follow an address", true}};
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
+  schedule_.functions[0].doubts = digest_of_doubts(proof.extents);
+  EXPECT_EQ(first_seen(), "");
+  proof.extents.expressions[0].value = 2;
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ Json with_hidden_state() {
   Json json = good();
   json["functions"][0]["proven"] = Json::parse(R"([[[0],"w",[[8,4,"!=",7],[0,8,"==",0]]]])");
   json["functions"][0]["stored"] = {8};
+  json["functions"][0]["doubts"] = "00000000000000ab";
   json["functions"][0]["globals"] = Json::parse(R"([["v",0,"rw"]])");
   json["ops"][2]["payload"] = Json::parse("[[0,1,8],[40,0,0]]");
   json["carries"] = json["textures"] = true;
@@ -111,6 +112,7 @@ TEST(ScheduleReader, ReadsWhatIsReachedByNoParameter) {
   EXPECT_EQ(schedule.functions[0].globals[0].name, "v");
   EXPECT_TRUE(schedule.functions[0].globals[0].reads && schedule.functions[0].globals[0].writes);
   EXPECT_EQ(schedule.functions[0].stored, std::vector<std::uint32_t>{8});
+  EXPECT_EQ(schedule.functions[0].doubts, 0xabu);
   EXPECT_EQ(*schedule.functions[0].proven,
             (std::vector<ProvenAccess>{{{0}, false, true, {{8, 4, false, 7}, {0, 8, true, 0}}}}));
   ASSERT_EQ(schedule.ops[2].payload->size(), 2u);
@@ -145,6 +147,7 @@ TEST(ScheduleReader, NamesTheBrokenFieldOfWhatIsReachedByNoParameter) {
       {broken("/functions/0/globals/0/2", "x"), "functions[0].globals[0][2]"},
       {broken("/functions/0/globals/0", "x"), "functions[0].globals[0]"},
       {broken("/functions/0/stored", -1), "functions[0].stored"},
+      {broken("/functions/0/doubts", "ab"), "functions[0].doubts"},
       {broken("/functions/0/proven/0/2", 7), "functions[0].proven[0][2]"},
       {broken("/functions/0/proven/0/3", 7), "functions[0].proven[0]"},
       {broken("/functions/0/proven/0/2/0", 7), "functions[0].proven[0][2][0]"},

@@ -169,6 +169,34 @@ TEST_F(RecorderTest, WritesHowFarAKernelGets) {
     "groups": [[[0],"rw",[[3,16],[2,4]],true,[8]], [[0,8],"w",[],false,[]]]})"));
 }
 
+TEST_F(RecorderTest, WritesWhatAKernelMayDo) {
+  ImageInfo image;
+  FunctionInfo kernel;
+  kernel.name = "kernel";
+  kernel.image = &image;
+  kernel.params = {{0, 8}, {8, 8}};
+  KernelProof& proof = kernel.proof.emplace();
+  proof.accesses.push_back({{0}, true, false});
+  proof.extents.expressions = {{ExpressionOp::constant, 32, 0, 0, 1}};
+  proof.extents.doubts = {{0, "it may follow an address", true}, {0, "it reads a texture", false}};
+  proof.extents.of_accesses = true;
+  context_.more[reinterpret_cast<CUfunction>(2)] = &kernel;
+  Call call = op(CallKind::launch);
+  call.function = reinterpret_cast<CUfunction>(2);
+  call.grid = call.block = {1, 1, 1};
+  pass(call);
+  recorder_.finish();
+  const std::vector<Json> all = events();
+  const auto function =
+      std::find_if(all.begin(), all.end(), [](const Json& e) { return e["name"] == "nimble.function"; });
+  ASSERT_NE(function, all.end());
+  const Json& args = (*function)["args"];
+  EXPECT_FALSE(args.contains("proven")) << "whoever does not know of doubts has no proof";
+  EXPECT_EQ(args["proven_by_launch"], Json::parse(R"([[[0],"r"]])"));
+  EXPECT_EQ(args["extents"], Json::parse(R"({"expressions": [["const",32,0,0,1]], "counters": [], "groups": [],
+    "doubts": [[0,"it may follow an address",true], [0,"it reads a texture",false]], "of_accesses": true})"));
+}
+
 TEST_F(RecorderTest, AKernelWithTwoHandlesIsOne) {
   ImageInfo image, other_image;
   FunctionInfo first;

@@ -24,7 +24,7 @@ inline std::string ptx_file(const std::string& name) {
 }
 
 // "0:w 8:r 16,24:rw 32:r[40:4==1] name:r": the words that an address may come from, the variables, and what is done
-// there, under which conditions. "?" and why where it is not understood.
+// there, under which conditions; and what it may do that launches may exclude. "?" and why where it is not understood.
 inline std::string spoken(const PtxProof& proof) {
   if (!proof.understood) return "? " + proof.why;
   std::string text;
@@ -50,6 +50,7 @@ inline std::string spoken(const PtxProof& proof) {
     if (!text.empty()) text += ' ';
     text.append(global.name).append(global.reads ? ":r" : ":").append(global.writes ? "w" : "");
   }
+  for (const AddressDoubt& doubt : proof.extents.doubts) text += "; " + doubt.why;
   return text;
 }
 

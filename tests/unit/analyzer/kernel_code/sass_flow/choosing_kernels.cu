@@ -1,0 +1,59 @@
+// Kernels that take a pointer from an array of pointers, or a number for one, where their parameters say so.
+struct Mode {
+  short kind;
+  unsigned char batched, flags;
+};
+__noinline__ __device__ float* element(float** array, int i) { return array ? array[i] : nullptr; }
+
+extern "C" __global__ void by_mode(float* out, float* base, long stride, float** array, int mode) {
+  float* p = mode == 3 ? array[blockIdx.x] : base + blockIdx.x * stride;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_null(float* out, float* base, long stride, float** array) {
+  float* p = array ? array[blockIdx.x] : base + blockIdx.x * stride;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_one_of_two(float* out, float* base, float** array, int mode) {
+  float* p = base;
+  if (mode == 1 || mode == 4) p = array[blockIdx.x];
+  for (int i = 0; i < 100; ++i) out[i] = p[i * 3 + threadIdx.x];
+}
+extern "C" __global__ void by_field(float* out, float* base, float** array, Mode mode) {
+  float* p = base;
+  if (mode.kind > 1) {
+    p += 3;
+    if (mode.batched) p = array[blockIdx.x];
+  }
+  __syncthreads();
+  p[threadIdx.x] = out[threadIdx.x];
+}
+extern "C" __global__ void by_shape(float* out, float* base, float** array) {
+  float* p = gridDim.y > 1 ? array[blockIdx.y] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_number(float* out, float* base, unsigned long long address, int is_tagged) {
+  float* p = base;
+  if (is_tagged) p = (float*)(address << 4);
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void in_a_function(float* out, float** array, int mode) {
+  if (mode == 7) out[1] = *element(array, 3);
+  if (mode == 9) out[2] = *element(array, 4);
+}
+// No launch's numbers exclude these, unless it has nothing to do.
+extern "C" __global__ void by_size(float* out, float** array, int n) {
+  for (int i = 0; i < n; ++i) out[i] = array[i][threadIdx.x];
+}
+extern "C" __global__ void by_what_is_loaded(float* out, float* base, float** array) {
+  float* p = *out == 1 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_thread(float* out, float* base, float** array, int n) {
+  float* p = threadIdx.x < n ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void one_of_two_ways(float* out, float* base, float** array, int mode) {
+  float* p = base;
+  if (mode == 3 || *out == 1) p = array[blockIdx.x];
+  out[threadIdx.x] = p[threadIdx.x];
+}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from nimble.errors import CaptureError, NimbleError, NotLoadedError
+from nimble.errors import CaptureError, DiffersError, NimbleError, NotLoadedError
 from nimble.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from nimble.graphs.graph_io import GraphReport
     from nimble.steps.steps import Step, step
 
-__all__ = ["Accelerated", "CaptureError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate", "shim",
-           "step", "__version__"]
+__all__ = ["Accelerated", "CaptureError", "DiffersError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate",
+           "shim", "step", "__version__"]
 
 _LATE = {"Accelerated": "api.accelerated", "accelerate": "api.accelerated", "Nimble": "api.module", "GraphReport": "graphs.graph_io",
          "Step": "steps.steps", "step": "steps.steps"}

@@ -36,3 +36,14 @@ class GoesPastError(CaptureError):
         super().__init__(f"{strays} of the kernels and copies that it launches use streams that do not wait for the current one, or "
                          "another device: they are not part of the graph, and no replay would repeat them. Have such a stream wait for "
                          "the current one first, and the current one for it")
+
+
+class DiffersError(NimbleError):
+    """A graph does not compute what eager runs compute, which agree with each other to the bit. `difference` says what differs first."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(f"its graph does not compute what an eager run computes: {difference}. Two eager runs agree there, so the "
+                         "module does something else while a stream captures: it, or a library, asks "
+                         "torch.cuda.is_current_stream_capturing() and takes other kernels, or it draws random numbers, or reads what an "
+                         "earlier run has written, as no replay does. Have it do the same in both cases, or run it eagerly")
+        self.difference = difference

@@ -235,8 +235,9 @@ class ReplayingCapture:
     def capture(self, work, device, multi_stream, relaxed, same_stream_as=None):
         assert multi_stream and relaxed and not torch.is_grad_enabled()
         self.captures += 1
-        work.run()
-        work.reset()
+        for _ in range(2):
+            work.run()
+            work.reset()
         work.before_capture()
         if self.at_capture is not None:
             self.at_capture()
@@ -255,16 +256,21 @@ class ReplayingCapture:
     def capture_training(self, work, device, multi_stream, relaxed):
         assert multi_stream and relaxed and torch.is_grad_enabled()
         self.captures += 1
-        work.backward(work.forward())
-        work.reset()
+        for _ in range(2):
+            work.backward(work.forward())
+            work.reset()
         work.before_capture()
-        forward, outputs = Ops(), None
-        with forward:
-            outputs = work.forward()
-        work.reset()
-        backward = Ops()
-        with backward:
-            gradients = work.backward(outputs)
+        forward, backward, outputs = Ops(), Ops(), None
+        self.capturing = True
+        try:
+            with forward:
+                outputs = work.forward()
+            work.reset()
+            with backward:
+                gradients = work.backward(outputs)
+        finally:
+            self.capturing = False
+        work.reset()  # a GPU executes nothing while it captures
         return ReplayedGraph(forward.made, outputs, self), ReplayedGraph(backward.made, gradients, self)
 
     def capture_copies(self, copies, device, relaxed, same_stream_as):

@@ -51,7 +51,7 @@ def both(call, twin, seed=5):
 
 
 def replays(backend):
-    return [graph.replays - 3 for graph in backend.graphs]  # without those of preparing
+    return [graph.replays - 4 for graph in backend.graphs]  # without those of preparing
 
 
 def data(size=5):

@@ -93,7 +93,8 @@ class Nimble:
         captures in mode `relaxed`, in which other threads may use the GPU freely meanwhile. Both also apply to graphs that later
         calls make.
 
-        Returns itself. Raises NimbleError where the call cannot be captured, unless `fallback` was given.
+        Returns itself. Raises NimbleError where the call cannot be captured, and DiffersError where the graph does not compute, to the
+        bit, what two eager runs compute; unless `fallback` was given.
         """
         if not dummy_args and list(dummy_kwargs) == ["dummy_inputs"]:  # the original's name for it
             dummy_args = (dummy_kwargs.pop("dummy_inputs"),)

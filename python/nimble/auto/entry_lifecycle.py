@@ -204,9 +204,9 @@ class EntryLifecycle:
         arrivals = self._arrivals
         graph: Graph
         if call.trains:
-            graph = prepare_training(module, call, self._backend, _OPTIONS, check)
+            graph = prepare_training(module, call, self._backend, _OPTIONS, check, is_compared=False)
         else:
-            graph = prepare(module, call, self._backend, _OPTIONS)
+            graph = prepare(module, call, self._backend, _OPTIONS, is_compared=False)
         entry.may_write = entry.may_write or not graph.runs_ahead
         # A graph that writes reads its copies of arguments, where an eager run would read what it has written.
         entry.apart_from = taken if isinstance(graph, TrainingGraph) or not graph.runs_ahead else frozenset()

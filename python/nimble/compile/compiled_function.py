@@ -211,7 +211,7 @@ class CompiledFunction:
             raise ValueError("too little of the GPU's memory is free")
         addresses = self._addresses_of(inputs)
         with torch.no_grad():
-            graph = prepare(module, call, self._backend, _OPTIONS)
+            graph = prepare(module, call, self._backend, _OPTIONS, is_compared=False)
         graph.forget_module()  # the inputs are checked at each call
         if not self._has_room(device):
             graph.close()

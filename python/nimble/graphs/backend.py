@@ -69,7 +69,8 @@ class Work(Protocol):
         """Called after at least two runs, before the capture."""
 
     def data(self) -> List[torch.Tensor]:
-        """Its own input memory, which may hold other values in runs that Nimble learns from. Called after the first run."""
+        """Its own input memory, which may hold other values in runs that Nimble learns from, from the third run on. Called after the
+        first run."""
 
 
 class TrainingWork(Protocol):

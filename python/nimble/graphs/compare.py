@@ -14,7 +14,7 @@ from torch.utils import _pytree
 from nimble.graphs.argument_keys import differing_objects, key_of
 from nimble.errors import NimbleError
 from nimble.graphs.backend import Backend
-from nimble.graphs.graph_io import same_bytes
+from nimble.graphs.differences import differences, first_of, output_leaves, same_bytes
 from nimble.guards.signatures import Call, taken_apart
 from nimble.guards.tensor_memory import attribute_tensors
 from nimble.guards.write_detector import WriteDetector
@@ -35,40 +35,15 @@ class GradientComparison(Protocol):
 CompareGradients = Callable[[Callable[[], None], Callable[[], float]], GradientComparison]
 
 
-def is_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a program cannot tell the tensors apart, to the bit."""
-    if (type(one) is not type(other) or one.dtype != other.dtype or one.shape != other.shape or one.device != other.device
-            or one.layout != other.layout or one.requires_grad != other.requires_grad
-            or one.is_inference() != other.is_inference()):
-        return False
-    if one is other:
-        return True
-    if one.layout is not torch.strided or one.is_quantized or other.is_quantized:
-        return False
-    if one.stride() != other.stride() or one.is_conj() != other.is_conj() or one.is_neg() != other.is_neg():
-        return False
-    return same_bytes(one, other)
-
-
 def differing_output(graphs: Any, eagers: Any) -> Optional[str]:
     """The difference between the outputs, as a phrase for a message; None where there is none."""
-    ours, structure = _pytree.tree_flatten(graphs)
-    theirs, other_structure = _pytree.tree_flatten(eagers)
+    (ours, structure), (theirs, other_structure) = output_leaves(graphs), output_leaves(eagers)
     if structure != other_structure or len(ours) != len(theirs):
         return "its outputs have another structure"
-    first: Dict[int, int] = {}
-    other_first: Dict[int, int] = {}
-    for number, (one, other) in enumerate(zip(ours, theirs)):
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-            if first.setdefault(id(one), number) != other_first.setdefault(id(other), number):
-                return f"output {number} is the same tensor as another in one of them"
-            if not is_identical(one, other):
-                return f"output {number} ({_described(other)}) differs"
-        elif isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
-            return f"output {number} is a tensor in one of them"
-        elif type(one) is not type(other) or repr(one) != repr(other):
-            return f"output {number} is {other!r}, not {one!r}"
-    if _places(ours) != _places(theirs):
+    difference = first_of(differences(ours, theirs))
+    if difference is not None:
+        return difference
+    if _places([leaf.value for leaf in ours]) != _places([leaf.value for leaf in theirs]):
         return "an output shares memory with another in one of them"
     return differing_objects(graphs, eagers)
 
@@ -83,10 +58,6 @@ def _places(leaves: List[Any]) -> List[Tuple[int, int]]:
             same, place = first.setdefault(storage_address(tensor), (number, begin))
             found.append((same, begin - place))
     return found
-
-
-def _described(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
 
 
 def shared_output(outputs: Any, call: Call, module: torch.nn.Module, others: Sequence[torch.Tensor] = ()) -> Optional[str]:

@@ -251,12 +251,3 @@ def check_no_gradients(outputs: Any, own: Iterable[torch.Tensor]) -> None:
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (leaf.grad_fn is not None or storage_address(leaf) not in known):
             raise NimbleError(f"{place_of(outputs, number, 'output')} requires gradients although the call does not train, since "
                               "the module enables them itself: prepare it with training=True, or detach what it returns")
-
-
-def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one type hold the same, to the bit."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    with torch.no_grad():
-        first, second = (t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
-        return torch.equal(first, second)

@@ -5,6 +5,7 @@ It belongs to one preparation, and one thread."""
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -13,7 +14,8 @@ from torch.nn.utils import parametrize
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import own_autocast_cache
 from nimble.graphs.effects import VersionRises
-from nimble.graphs.graph_io import Input, attributes_of, check_attributes, with_inputs
+from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
+from nimble.graphs.graph_io import Input, Results, attributes_of, check_attributes, with_inputs
 from nimble.guards.op_watch import OpReads, tensors_in
 from nimble.guards.signatures import Call, taken_apart
 from nimble.guards.state_keeper import StateKeeper
@@ -24,8 +26,12 @@ from nimble.objects.memory import storage_address
 class ModuleWork:
     """The run of a module with the graph's own arguments."""
 
-    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str) -> None:
+    def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str, random_state: Callable[[], Any],
+                 is_compared: bool) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
+        self._random_state, self._is_compared = random_state, is_compared
+        self.eager: Optional[ComparedRun] = None
+        """The run to compare the graph with, if it is compared."""
         self.inputs = [Input(number, call.leaves[number]) for number in call.tensors]
         self.written: List[Input] = []
         self.found_elsewhere: List[Any] = []
@@ -51,7 +57,7 @@ class ModuleWork:
         if self._captures:
             outputs = self._captured_run(args, kwargs)
         else:
-            outputs = self._watched_run(args, kwargs) if self._runs == 1 else self._module(*args, **kwargs)
+            outputs = self._watched_run(args, kwargs) if self._runs == 1 else self._compared_run(args, kwargs)
         self._note(lambda: check_arguments(self._call, self._leaves, args, kwargs))
         return outputs
 
@@ -67,6 +73,23 @@ class ModuleWork:
             each.take(self._call.leaves[each.number])
         args, kwargs = self._call.rebuilt(self._leaves)
         return self._module(*args, **kwargs)
+
+    def _compared_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        if not self._is_compared or self._runs != COMPARED_RUN:
+            return self._module(*args, **kwargs)
+        random = self._random_state()
+        outputs = self._module(*args, **kwargs)
+        self.eager = ComparedRun(random, self.left_by(outputs).keep())
+        return outputs
+
+    def left_by(self, outputs: Any) -> RunResult:
+        """What a run with these outputs has left. Called before reset()."""
+        own = [*self._module.parameters(), *self._module.buffers()]
+        results = Results(outputs, self.inputs, zip(own, own))
+        written: "List[Tuple[Callable[[], str], Optional[torch.Tensor]]]" = [
+            (functools.partial(self._keeper.name_of, t), t) for t in self._keeper.written()]
+        written += [(functools.partial(self._call.place, each.number), each.tensor) for each in self.written]
+        return RunResult(results.returned(results.copied(), self._call.leaves), written)
 
     def _captured_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         known = [*(each.memory for each in self.inputs), *self._keeper.tensors()]

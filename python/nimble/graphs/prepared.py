@@ -16,6 +16,7 @@ import torch
 from nimble.errors import CaptureError
 from nimble.graphs.autograd_leaves import mark_written
 from nimble.graphs.backend import Backend, Captured, MemoryWatch
+from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import (GraphReport, Options, Results, InputCopier, check_apart, check_no_gradients, check_outputs, device_of,
                                     report, with_inputs)
 from nimble.graphs.module_work import ModuleWork
@@ -152,16 +153,17 @@ class PreparedGraph:
 
 
 @one_at_a_time
-def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options) -> PreparedGraph:
+def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Options, is_compared: bool = True) -> PreparedGraph:
     """Captures the module's run for a call, without gradients. Runs the module a few times with copies of the arguments, and restores
-    the module, random numbers and PyTorch's modes. Raises NimbleError where the call cannot be captured; the module's own errors
-    pass through."""
+    the module, random numbers and PyTorch's modes. is_compared: the graph is compared with one of these runs; a caller that compares
+    its first calls leaves that out. Raises NimbleError where the call cannot be captured, or the graph differs; the module's own
+    errors pass through."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
         device_random = backend.random_state(device)
         with preparing(), _inference():
-            work = ModuleWork(module, call, keeper, backend.device_type)
+            work = ModuleWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared)
             with naming_the_place(module):
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()
@@ -175,9 +177,30 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
         # Messages to other ranks cannot be discarded.
         runs_ahead = not (work.written or draws or keeper.has_written() or any(m.training for m in module.modules())
                           or switches.has_other_ranks())
+        if work.eager is not None:
+            with preparing(), _inference():
+                _compare(module, work, captured, backend, device)
     guard = ModuleGuard(module, backend.device_type, call.trains)
     ahead = backend.watch_memory(guard.memory()) if runs_ahead else None
     return PreparedGraph(call, work, captured, guard, options, time.perf_counter() - began, own, keeper.may_write(), ahead)
+
+
+def _compare(module: torch.nn.Module, work: ModuleWork, captured: Captured, backend: Backend, device: torch.device) -> None:
+    def replay() -> RunResult:
+        captured.follow()
+        captured.replay()
+        return work.left_by(captured.outputs)
+
+    def again() -> RunResult:
+        work.reset()
+        with captured.on_its_stream():
+            return work.left_by(work.run())
+
+    assert work.eager is not None
+    try:
+        check_first_replay(work.eager, replay, again, type(module).__name__, backend, device)
+    finally:
+        work.reset()
 
 
 def is_same_state(one: Any, other: Any) -> bool:

@@ -92,10 +92,14 @@ class StateKeeper:
         written = {id(t) for t in self.may_write()}
         for tensor, value in self._buffers:
             if tensor.device.type != device_type and (id(tensor) in written or not is_same(tensor, value)):
-                names = chain(self._module.named_buffers(), ((path, t) for _, _, t, path in attribute_tensors(self._module)), self._tensors)
-                path = next((name for name, each in names if each is tensor), "?")
-                raise NimbleError(f"the module writes to its buffer {path!r}, which is on {tensor.device}, when it runs, and a graph would "
+                raise NimbleError(f"the module writes to its buffer {self.name_of(tensor)}, which is on {tensor.device}, when it runs, and a graph would "
                                   f"not: have it on {device_type}")
+
+    def name_of(self, tensor: torch.Tensor) -> str:
+        """The path of a parameter, a buffer or a tensor in an attribute, in quotes for messages."""
+        names = chain(self._module.named_parameters(), self._module.named_buffers(),
+                      ((path, t) for _, _, t, path in attribute_tensors(self._module)), self._tensors)
+        return repr(next((name for name, each in names if each is tensor), "?"))
 
     def has_drawn(self) -> bool:
         """Whether the host's random numbers have advanced. Called before restore()."""

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Set
 import torch
 
 from nimble.errors import CaptureError
-from nimble.graphs.graph_io import same_bytes
+from nimble.graphs.differences import same_bytes
 from nimble.guards.op_watch import OpReads, tensors_in, written_by
 from nimble.guards.tensor_memory import has_memory
 from nimble.objects.memory import storage_address, version_of

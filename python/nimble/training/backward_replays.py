@@ -11,10 +11,12 @@ from typing import Dict, List, Optional
 
 import torch
 
-from nimble.errors import NimbleError
+from nimble.errors import DiffersError, NimbleError
 from nimble.graphs.autograd_leaves import gradients, mark_written, one_thread
 from nimble.graphs.backend import Backend, Captured
-from nimble.graphs.graph_io import GraphReport, Options, report, same_bytes
+from nimble.graphs.differences import Leaf, differences, first_of
+from nimble.graphs.first_replay import RunResult, check_first_replay
+from nimble.graphs.graph_io import GraphReport, Options, report
 from nimble.nesting import preparing
 from nimble.training.backward_entries import BackwardEntry, Pattern, pattern_of
 from nimble.training.gradients import Copies
@@ -100,15 +102,30 @@ class BackwardReplays:
                 continue
             entry.is_final = True
             memory = entry.memory()
-            work = BackwardWork(functools.partial(self._run_backward, entry.given), memory, self._reads)
+            work = BackwardWork(functools.partial(self._run_backward, entry.given), memory, self._reads, not self.is_distrusted)
             try:
                 with preparing(), torch.no_grad(), one_thread():
-                    entry.captured = self._backend.capture(work, memory[0].device, self._options.use_multi_stream,
-                                                         self._options.relaxed, self._forward)
+                    captured = self._backend.capture(work, memory[0].device, self._options.use_multi_stream, self._options.relaxed,
+                                                     self._forward)
+                    self._compare(work, captured)
+                entry.captured = captured
                 self._also_read += work.found_elsewhere
             except Exception as error:  # it then runs eagerly
-                if not self.is_distrusted and not isinstance(error, NimbleError):
+                if not self.is_distrusted and (isinstance(error, DiffersError) or not isinstance(error, NimbleError)):
                     warnings.warn(f"nimble: a backward stays without a graph: {type(error).__name__}: {error}", stacklevel=2)
+
+    def _compare(self, work: BackwardWork, captured: Captured) -> None:
+        def replay() -> RunResult:
+            captured.follow()
+            captured.replay()
+            return work.left_by(captured.outputs)
+
+        def again() -> RunResult:
+            with captured.on_its_stream():
+                return work.left_by(work.run())
+
+        if work.eager is not None:
+            check_first_replay(work.eager, replay, again, "a backward", self._backend, work.data()[0].device)
 
     def close(self) -> None:
         """Waits until the GPU has finished with the graphs."""
@@ -123,8 +140,7 @@ class BackwardReplays:
 
 
 def differing_gradient(ours: "List[Optional[torch.Tensor]]", theirs: "List[Optional[torch.Tensor]]") -> Optional[str]:
-    """Which gradient differs, to the bit, or exists on one side alone; None where none does."""
-    for number, (one, other) in enumerate(zip(ours, theirs)):
-        if (one is None) != (other is None) or one is not None and other is not None and not same_bytes(one, other):
-            return f"gradient {number} differs"
-    return None
+    """How a gradient differs, to the bit, or that it exists on one side alone; None where none does."""
+    graph, eager = ([Leaf(functools.partial("gradient {}".format, number), each) for number, each in enumerate(made)]
+                    for made in (ours, theirs))
+    return first_of(differences(graph, eager))

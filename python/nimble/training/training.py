@@ -21,7 +21,9 @@ from torch.utils import _pytree
 from nimble.errors import CaptureError, NimbleError
 from nimble.graphs.autograd_leaves import CopiesAll, one_thread
 from nimble.graphs.backend import Backend, Captured, MemoryWatch
-from nimble.graphs.graph_io import GraphReport, Options, Results, check_attributes, device_of, report, same_bytes
+from nimble.graphs.differences import same_bytes
+from nimble.graphs.first_replay import RunResult, check_first_replay
+from nimble.graphs.graph_io import GraphReport, Options, Results, check_attributes, device_of, report
 from nimble.graphs.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
 from nimble.graphs.restore import restored_afterwards
 from nimble.guards import switches
@@ -225,15 +227,16 @@ class TrainingGraph:
 
 @one_at_a_time
 def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, options: Options,
-                     accept: "Callable[[ForwardWork], None]" = lambda _: None) -> "Union[TrainingGraph, PreparedGraph]":
-    """Captures a module's forward and backward for a call, as nimble.graphs.prepared.prepare does for a forward alone. Returns a
-    PreparedGraph where there can be no gradients. accept() gets the work about to be captured, and may raise."""
+                     accept: "Callable[[ForwardWork], None]" = lambda _: None,
+                     is_compared: bool = True) -> "Union[TrainingGraph, PreparedGraph]":
+    """Captures a module's forward and backward for a call, as nimble.graphs.prepared.prepare does for a forward alone; is_compared
+    likewise. Returns a PreparedGraph where there can be no gradients. accept() gets the work about to be captured, and may raise."""
     began = time.perf_counter()
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
         device_random = backend.random_state(device)
         with preparing(), torch.inference_mode(False), torch.enable_grad(), one_thread():
-            work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device))
+            work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared)
             has_gradients = work.look()
             if has_gradients:
                 accept(work)
@@ -258,6 +261,8 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage_address, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
+                if work.eager is not None:
+                    _compare(module, work, forward, backward, backend, device)
                 # As separate tensors, since batch norm does not raise the versions of its buffers.
                 copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
                 copies_back = None
@@ -265,11 +270,33 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
                     with contextlib.suppress(CaptureError):  # for example another thread broke the capture
                         copies_back = backend.capture_copies(copies, device, options.relaxed, forward)
     if not has_gradients:
-        return prepare(module, call, backend, options)
+        return prepare(module, call, backend, options, is_compared)
     guard = ModuleGuard(module, backend.device_type, trains=True)
     ahead = backend.watch_memory(guard.memory()) if runs_ahead else None
     return TrainingGraph(call, work, forward, backward, copies, copies_back, guard, options, time.perf_counter() - began, backend, ahead,
                          device if draws else None, own_written)
+
+
+def _compare(module: torch.nn.Module, work: ForwardWork, forward: Captured, backward: Captured, backend: Backend,
+             device: torch.device) -> None:
+    def replay() -> RunResult:
+        forward.follow()
+        forward.replay()
+        backward.follow()
+        backward.replay()
+        return work.left_by(forward.outputs, backward.outputs)
+
+    def again() -> RunResult:
+        work.reset()
+        with forward.on_its_stream():
+            outputs = work.forward()
+            return work.left_by(outputs, work.backward(outputs))
+
+    assert work.eager is not None
+    try:
+        check_first_replay(work.eager, replay, again, type(module).__name__, backend, device)
+    finally:
+        work.reset()
 
 
 def _differentiable(outputs: Any, known: List[torch.Tensor]) -> List[torch.Tensor]:

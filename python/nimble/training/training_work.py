@@ -5,15 +5,18 @@ It belongs to one preparation, and one thread. look() runs the module once and f
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple
+import functools
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_autocast_cache
+from nimble.graphs.differences import same_bytes
 from nimble.graphs.effects import Effects, VersionRises
-from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, same_bytes, with_inputs
+from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
+from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, with_inputs
 from nimble.graphs.module_work import check_caches, written_by
 from nimble.graphs.prepared import is_same_state
 from nimble.guards.op_watch import OpReads, OpWrites, tensors_in
@@ -29,9 +32,13 @@ class ForwardWork:
     """The forward and backward of a module for one call (nimble.graphs.backend.TrainingWork)."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
-                 random_state: Callable[[], Any]) -> None:
+                 random_state: Callable[[], Any], is_compared: bool) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
-        self._random_state = random_state
+        self._random_state, self._is_compared = random_state, is_compared
+        self._random: Any = None  # before the last forward, while runs are counted
+        self._runs: Optional[int] = None  # of forward and backward, since set_apart()
+        self.eager: Optional[ComparedRun] = None
+        """The run to compare the graphs with, if they are compared."""
         self._stand_ins = StandIns(module)
         self.inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         self.leaves_of_call = with_inputs(call, self.inputs)
@@ -181,6 +188,7 @@ class ForwardWork:
                 self._stand_ins.put_together()
             self.reset()
         self._first = []
+        self._runs = 0
         apart = {id(given) for _, given in self.apart}
         self.watched = [given for given in self.watched if id(given) not in apart]
 
@@ -246,9 +254,11 @@ class ForwardWork:
         args, kwargs = self._call.rebuilt(self.leaves_of_call)  # with lists and dictionaries of their own
         leaves, structure = taken_apart((args, kwargs))
         rises = self._rises()
+        self._random = self._random_state() if self._is_compared and not self._captures else None
         with own_autocast_cache(), self._stand_ins.in_place(), self._looking(again=True):
             outputs = self._module(*args, **kwargs)
-        self.raised = rises.found()
+        if self._captures:
+            self.raised = rises.found()
         left, structure_left = taken_apart((args, kwargs))
         if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
             raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
@@ -260,9 +270,26 @@ class ForwardWork:
         rises = self._rises()
         with own_autocast_cache(), self._looking():
             made = gradients(self._wanted(outputs), self.towards, list(self.given))
-        self.raised_by_backwards = rises.found()
+        if self._captures:
+            self.raised_by_backwards = rises.found()
         self._hold((made, outputs))
+        if self._runs is not None and not self._captures:
+            self._runs += 1
+            if self._is_compared and self._runs == COMPARED_RUN:
+                self.eager = ComparedRun(self._random, self.left_by(outputs, made).keep())
         return made
+
+    def left_by(self, outputs: Any, made: "Sequence[Optional[torch.Tensor]]") -> RunResult:
+        """What a forward with these outputs has left, and its backward with these gradients. Called before reset()."""
+        results = Results(outputs, self.inputs, self.own)
+        written = set(map(id, self._keeper.written()))
+        left: "List[Tuple[Callable[[], str], Optional[torch.Tensor]]]" = [
+            (functools.partial(self._keeper.name_of, given), mine) for mine, given in self._standing() if id(given) in written]
+        left += [(functools.partial(self._call.place, each.number), each.tensor) for each in self.written]
+        names = [*(functools.partial(self._call.place, number) for number in self.argument_numbers),
+                 *(functools.partial(self._keeper.name_of, given) for given in self.parameters)]
+        left += [(functools.partial(_gradient_of, name), gradient) for name, gradient in zip(names, made)]
+        return RunResult(results.returned(results.copied(), self._call.leaves), left)
 
     def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
         return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
@@ -282,7 +309,7 @@ class ForwardWork:
         return self.reads.on()
 
     def _hold(self, made: Any) -> None:
-        if self.reads is not None:
+        if self._captures and self.reads is not None:
             self.found_elsewhere += self.reads.still_there(but=tensors_in(made)).values()
 
     def reset(self) -> None:
@@ -298,6 +325,10 @@ class ForwardWork:
         return [*(each.memory for each in self.inputs), *self.given]
 
 
+def _gradient_of(name: Callable[[], str]) -> str:
+    return f"the gradient of {name()}"
+
+
 def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
     return len(one) == len(other) and all(map(same_bytes, one, other))
 
@@ -305,11 +336,24 @@ def _are_same(one: List[torch.Tensor], other: List[torch.Tensor]) -> bool:
 class BackwardWork:
     """A backward alone as work to capture. It writes only to its own memory."""
 
-    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads]) -> None:
+    def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads],
+                 is_compared: bool) -> None:
         self.found_elsewhere: List[Any] = []  # as in the ForwardWork with the `reads`
-        self._run, self._given, self._reads = run, given, reads
+        self.eager: Optional[ComparedRun] = None  # likewise
+        self._run, self._given, self._reads, self._is_compared, self._runs = run, given, reads, is_compared, 0
 
     def run(self) -> "List[Optional[torch.Tensor]]":
+        made = self._looked_at()
+        self._runs += 1
+        if self._is_compared and self._runs == COMPARED_RUN:
+            self.eager = ComparedRun(None, self.left_by(made).keep())
+        return made
+
+    def left_by(self, made: "Sequence[Optional[torch.Tensor]]") -> RunResult:
+        """What a run with these gradients has left."""
+        return RunResult(None, [(functools.partial("gradient {}".format, number), each) for number, each in enumerate(made)])
+
+    def _looked_at(self) -> "List[Optional[torch.Tensor]]":
         with own_autocast_cache(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
             made = self._run()
         if self._reads is None:

@@ -38,6 +38,7 @@ class TestRunningAhead:
         (graph,) = model._graphs
         assert graph.runs_ahead and model.report()[0].runs_ahead
         monkeypatch.setattr(type(graph.guard), "difference", lambda self: backend.calls.append("look"))
+        backend.calls.clear()
         model(torch.ones(2, 3))
         assert backend.calls == ["follow", "replay", "look"]
 
@@ -77,6 +78,7 @@ class TestRunningAhead:
         assert set(backend.watched) == {t.data_ptr() for t in module.state_dict().values()}
         monkeypatch.setattr(type(graph.guard), "difference", lambda self: backend.calls.append("look"))
         watch.there = False
+        backend.calls.clear()
         for _ in range(2):
             model(torch.ones(2, 3))
         assert backend.calls == ["look", "follow", "replay"] * 2

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", minversion="2.5")
 from torch.utils import _pytree  # noqa: E402
 import nimble  # noqa: E402
 from nimble import NimbleError  # noqa: E402
-from nimble.graphs.graph_io import same_bytes  # noqa: E402
+from nimble.graphs.differences import same_bytes  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=100)

@@ -115,7 +115,7 @@ for prepares in (True, False):
         optimizer.zero_grad()
         model(torch.randn(5, 4)).pow(2).sum().backward()
         optimizer.step()
-    assert [graph.replays - 3 for graph in net.backend.graphs] == ([4, 4] if prepares else [])
+    assert [graph.replays - 4 for graph in net.backend.graphs] == ([4, 4] if prepares else [])
     found.append([p.detach().clone() for p in net.parameters()])
 assert all(map(torch.equal, *found))
 print([p.tolist() for p in found[0]])

@@ -210,7 +210,7 @@ def test_views_of_what_lasts_are_not_copies(auto, backend, forward, said):
     module = module_with(forward, weight=nn.Parameter(torch.ones(2, 3)), table=torch.ones(3))
     for _ in range(9):
         module(torch.ones(2, 3))
-    assert graphs(auto, module) == 0 and ("shares memory with" in said.getvalue() or "output 0" in said.getvalue())
+    assert graphs(auto, module) == 0 and ("shares memory with" in said.getvalue() or "output (" in said.getvalue())
 
 
 @pytest.mark.parametrize("forward", [

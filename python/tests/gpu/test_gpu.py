@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
-from nimble import CaptureError, Nimble, NimbleError, accelerate  # noqa: E402
+from nimble import CaptureError, DiffersError, Nimble, NimbleError, accelerate  # noqa: E402
 
 
 pytestmark = pytest.mark.gpu
@@ -224,6 +224,24 @@ def test_a_buffer_on_the_host_that_is_written(trains):
     with pytest.raises(NimbleError, match="writes to its buffer 'calls', which is on cpu"):
         Nimble(net).prepare(torch.ones(2, 4, device="cuda"), training=trains)
     assert net.calls == 0
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_what_asks_whether_a_stream_captures(trains):
+    class Asks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            y = self.norm(self.first(x))
+            return {"state": y + 1 if torch.cuda.is_current_stream_capturing() else y * 1}
+
+    net = Asks().cuda().train(trains)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(DiffersError, match=r"output\['state'\] \(float32\[2, 3\]\) differs at \[0, 0\]"):
+        Nimble(net).prepare(torch.randn(2, 4, device="cuda"), training=trains)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
 @pytest.mark.parametrize("pinned", [False, True])

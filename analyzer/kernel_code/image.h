@@ -38,7 +38,7 @@ struct KernelFacts {
   // What the code that runs, or else its PTX, proves about its accesses; nothing, and the reason, if that is nothing.
   std::optional<std::vector<PtxAccess>> accesses;
   std::string why_not_proven;
-  bool follows_memory = false;  // it is not, and the code that runs may follow addresses that it loads from memory
+  bool follows_memory = false;  // in launches that nothing is proven of the code may follow addresses from memory
   Origin origin = Origin::none;
   std::vector<PtxGlobal> globals;                               // variables of its image that it may touch
   std::vector<std::uint32_t> stored;                            // words that it may store to memory as they are

@@ -5,6 +5,7 @@ schedule the dependencies that only this way causes: then some order gives anoth
 """
 
 import json
+import os
 import unittest
 
 import harness
@@ -126,6 +127,33 @@ class HiddenState(ProgramTest):
                 plain = self.run_program(["leaving", what, 40, "graph"]).stdout
                 for seed in harness.BUILD.seeds(4):
                     self.check_order(plain, ["leaving", what, 40, "graph"], seed, mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off")
+
+    def make_proven_schedule(self, what, steps):
+        """By its kernels' code alone; which of its launches keep their place."""
+        if not os.path.exists(harness.BUILD.program("choosing.simcuda")):
+            self.skipTest("there is no nvcc")
+        self.run_program(["choosing", what, steps], mode="record", NIMBLE_TRACE=self.path("trace.json"))
+        self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments", "--trust", "proven")
+        return [op.get("barrier", False) for op in self.read_json("schedule.json")["ops"] if op["kind"] == "launch"]
+
+    def test_what_a_launch_excludes(self):
+        for what in ("stride", "array"):
+            with self.subTest(what):
+                barriers = self.make_proven_schedule(what, 24)
+                self.assertEqual(barriers, [False, what == "array"])
+                plain = self.run_program(["choosing", what, 24]).stdout
+                for seed in harness.BUILD.seeds(8):
+                    self.check_order(plain, ["choosing", what, 24], seed, mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"))
+
+    def test_what_a_launch_excluded_when_it_was_recorded(self):
+        self.make_proven_schedule("stride", 24)
+        plain = self.run_program(["choosing", "later", 48]).stdout
+        for seed in harness.BUILD.seeds(8):
+            self.check_order(plain, ["choosing", "later", 48], seed, mode="replay", NIMBLE_SCHEDULE=self.path("schedule.json"),
+                             NIMBLE_STATS=self.path("stats.json"))
+            stats = self.read_json("stats.json")
+            self.assertGreaterEqual(stats["steps_replayed"], 16, stats)
+            self.assertLess(stats["steps_replayed"], 25, stats)
 
     def check_order(self, plain, program, seed, **settings):
         done = self.run_program(program, SIMCUDA_SEED=seed, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("races.json"), **settings)

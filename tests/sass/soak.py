@@ -20,7 +20,7 @@ CHUNK = 25  # kernels per file
 def one_chunk(options, seed):
     # Kernels of each level in turn.
     levels = sorted(corpus.ARCHS)
-    level = 75 if options.library or options.indices else levels[(seed - options.seed) // CHUNK % len(levels)]
+    level = 75 if options.library or options.indices or options.choices else levels[(seed - options.seed) // CHUNK % len(levels)]
     with tempfile.TemporaryDirectory() as folder:
         if options.library:
             source = os.path.join(corpus.HERE, "library_kernels.cu")
@@ -28,6 +28,8 @@ def one_chunk(options, seed):
             source = os.path.join(folder, "kernels.cu")
             if options.indices:
                 corpus.write_index_kernels(folder, seed, CHUNK)
+            elif options.choices:
+                corpus.write_choice_kernels(folder, seed, CHUNK)
             else:
                 corpus.write_kernels(folder, seed, CHUNK, level)
         archs = [arch for arch in corpus.ARCHS[level] if not options.archs or arch in options.archs]
@@ -49,6 +51,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many at once")
     parser.add_argument("--library", action="store_true", help="the kernels of CUB and Thrust instead")
     parser.add_argument("--indices", action="store_true", help="kernels whose indices are to be bounded instead")
+    parser.add_argument("--choices", action="store_true", help="kernels whose parameters choose what they do instead")
     parser.add_argument("--break", dest="what_breaks", choices=("rule",),
                         help="break rules of the data-flow, one at a time, to see each found (sabotage.py)")
     parser.add_argument("--differences", action="store_true", help="print where machine code and PTX differ")

@@ -45,7 +45,7 @@ struct PtxProof {
   bool understood = false;
   std::string why;                  // if it is not
   std::string untried;              // machine code: of instructions that no test has run against a proof; empty if none
-  bool follows_memory = false;      // it is not, and some access may be at an address that it loads from memory
+  bool follows_memory = false;      // some access may be at an address that it loads from memory
   std::vector<PtxAccess> accesses;  // ascending, one for each list of words
   std::vector<PtxGlobal> globals;   // ascending by name
   std::vector<std::uint32_t>

@@ -6,7 +6,8 @@
 // is known of which roots it may be the lower half, and of which the upper; an address comes from a root of which it
 // has both. Values are those of single assignment form, so the order of instructions counts, but for memory of the
 // thread's and the block's own: what was ever put there may come from there, local memory by its words where these are
-// known. Conditions are not looked at.
+// known. Where an address may come from elsewhere as well, and parameters decide whether it does, that is a doubt
+// (AddressExtents::doubts), which launches may exclude; else the kernel is not understood.
 //
 // What it does not understand is never guessed at. A pure function; any thread.
 #pragma once

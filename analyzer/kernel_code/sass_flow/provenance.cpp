@@ -116,9 +116,7 @@ bool Provenance::may_be(ValueId value, Question question) {
   return question == kIsNumber ? content.number : contents_.may_come_from(content, question);
 }
 
-bool Provenance::is_address(ValueId value) {
-  return contents_.of(value).low != kNoRoots || contents_.of(value).high != kNoRoots;
-}
+bool Provenance::is_address(ValueId value) { return contents_.contents().is_address(contents_.of(value)); }
 
 // Values of which each would make an address of the result, if it were one itself.
 std::vector<ValueId> Provenance::addends(ValueId value) {

@@ -16,15 +16,18 @@ Content Contents::either(const Content& a, const Content& b) {
           a.zero || b.zero};
 }
 
-namespace {
-
-bool is_address(const Content& a) { return a.low != kNoRoots || a.high != kNoRoots; }
-
-}  // namespace
+bool Contents::is_address(const Content& a) {
+  const RootSet nothing = sets_.of(special(kRootOfNothing));
+  return (a.low != kNoRoots && a.low != nothing) || (a.high != kNoRoots && a.high != nothing);
+}
 
 Content Contents::sum(const Content& a, const Content& b) {
   Content all = either(a, b);
-  const bool a_is_none = a.zero && !is_address(a), b_is_none = b.zero && !is_address(b);
+  // What nothing wrote makes no address of a number.
+  const auto is_none = [&](const Content& each) {
+    return !is_address(each) && (each.zero || each.low != kNoRoots || each.high != kNoRoots);
+  };
+  const bool a_is_none = is_none(a), b_is_none = is_none(b);
   all.number = (a.number && (b.number || b_is_none)) || (b.number && a_is_none);
   all.zero = a.zero && b.zero;
   return all;

@@ -54,6 +54,8 @@ class Contents {
   Content either_half(Root root) { return {sets_.of(root), sets_.of(root), kNoRoots, false}; }
   Content part(Root root) { return {kNoRoots, kNoRoots, sets_.of(root), true}; }
 
+  // Whether it may be a half of an address that comes from somewhere: not only from what nothing wrote.
+  bool is_address(const Content& a);
   // One or the other.
   Content either(const Content& a, const Content& b);
   // Their sum, or one masked by the other: an address where one of them is.

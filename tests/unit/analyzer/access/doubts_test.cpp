@@ -82,7 +82,7 @@ TEST(Doubts, APointerThatIsNullExcludesWhatIsDoneByIt) {
 TEST(Doubts, TheShapeOfALaunchExcludesSomeToo) {
   // Where there is more than one block.
   const std::string by_shape = extents(
-      std::string(kOne) + R"(,["launch",32,0,0,9],["const",32,0,0,1],["where",32,1,2,2],["when",32,0,3,0])", doubt(4));
+      std::string(kOne) + R"(,["launch",32,0,0,10],["const",32,0,0,1],["where",32,1,2,2],["when",32,0,3,0])", doubt(4));
   Pinned pinned;
   EXPECT_EQ(does(by_shape, 0, 0, &pinned), "0r");
   EXPECT_TRUE(pinned.shape);

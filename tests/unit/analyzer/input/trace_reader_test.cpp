@@ -374,7 +374,7 @@ TEST(TraceReader, NamesTheFieldOfEveryHandBrokenDefinition) {
   for (const char* each : {"7", "[]", R"([0,"it may"])", R"([0,"it may",1])"})
     EXPECT_EQ(doubtful(each),
               "args.extents: a doubt must be [expression, what it may do, whether that follows memory]");
-  EXPECT_EQ(doubtful(R"([0,1,true])"), "args.extents: must be a string");
+  EXPECT_EQ(doubtful(R"([0,1,true])"), "args.extents: must be text");
   for (const char* each : {R"([1,"it may",true])", R"([2,"it may",true])"})
     EXPECT_EQ(doubtful(each), "args.extents: has an expression with missing or unsuitable operands");
   const char* const other = "args.extents: has doubts, which \"proven_by_launch\" has, and no other proof";

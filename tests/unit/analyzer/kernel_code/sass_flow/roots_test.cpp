@@ -45,6 +45,12 @@ TEST(Contents, SumsAreAddressesWhereOnePartIs) {
   EXPECT_FALSE(contents.sum(contents.either(p, kZero), number).number);
   // An address, or a number, plus a number: it may be a number.
   EXPECT_TRUE(contents.sum(contents.either(p, number), number).number);
+  // What nothing wrote makes no address of a number.
+  const Content nothing = contents.either_half(contents.special(kRootOfNothing));
+  EXPECT_TRUE(contents.sum(nothing, number).number);
+  EXPECT_FALSE(contents.sum(nothing, p).number);
+  EXPECT_FALSE(contents.is_address(nothing));
+  EXPECT_TRUE(contents.is_address(contents.either(nothing, p)));
 }
 
 TEST(Contents, WhatIsComputedIsANumberThatHoldsSomethingOfIt) {

@@ -52,7 +52,7 @@ TEST_P(Choosing, WhatDecidesIsWhatTheSourceCompares) {
   }
   const std::string follows = "it may follow an address that it loads from memory", memory = "; " + follows + " by ";
   const std::map<std::string, std::string> expected = {
-      {"by_field", "0:r 8:w 16:r" + memory + "26:1"},
+      {"by_field", "0:r 8:w 16:r" + memory + "24:2 26:1"},
       {"by_mode", "0:w 8:r 24:r" + memory + "32:4"},
       {"by_null", "0:w 8:r 24:r" + memory + "24:8"},
       {"by_number", "0:w 8:r; an address that may be just a number by 24:4"},

@@ -24,9 +24,8 @@ struct Trial::Found {
   double explained = 0;
 };
 
-Trial::Trial(TraceStore::Text text, std::vector<std::string> rules)
-    : Trial(source_of(std::move(text)), std::move(rules)) {}
-Trial::Trial(Source text, std::vector<std::string> rules) : text_(std::move(text)), rules_(std::move(rules)) {}
+Trial::Trial(TraceStore::Text text, analyzer::KeptRules* rules) : Trial(source_of(std::move(text)), rules) {}
+Trial::Trial(Source text, analyzer::KeptRules* rules) : text_(std::move(text)), rules_(rules) {}
 Trial::~Trial() = default;
 
 bool Trial::find_step() try {
@@ -70,8 +69,9 @@ bool Trial::find_step() try {
 }
 
 std::string Trial::schedule() try {
-  analyzer::KeptRules rules(rules_);
-  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules));
+  analyzer::KeptRules shipped({});
+  const analyzer::Analysis analysis =
+      analyzer::analyze(std::move(found_->file), analysis_options(rules_ ? *rules_ : shipped));
   if (analysis.plan.status != analyzer::kExitOk) {
     why_not_ = analysis.plan.why_no_schedule;
     return {};

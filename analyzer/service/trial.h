@@ -9,9 +9,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "analyzer/input/trace_store.h"
+#include "analyzer/rules/kept_rules.h"
 
 namespace nimble::shim {
 
@@ -19,10 +19,10 @@ class Trial {
  public:
   using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
 
-  // `rules`: files, asked before the rules that come with the analyzer.
-  Trial(TraceStore::Text text, std::vector<std::string> rules);
+  // `rules` must outlive it; null: only those that come with the analyzer.
+  Trial(TraceStore::Text text, analyzer::KeptRules* rules);
   // The same for a text that comes piece by piece, as for LineReader::Source.
-  Trial(Source text, std::vector<std::string> rules);
+  Trial(Source text, analyzer::KeptRules* rules);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -47,7 +47,7 @@ class Trial {
   struct Found;
 
   Source text_;
-  const std::vector<std::string> rules_;
+  analyzer::KeptRules* const rules_;
   std::unique_ptr<Found> found_;
   std::string why_not_;
 };

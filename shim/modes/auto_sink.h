@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "analyzer/input/trace_store.h"
+#include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/call.h"
 #include "replayer/bind/call_history.h"
 #include "replayer/order/onlookers.h"
@@ -107,6 +108,7 @@ class AutoSink final : public CallSink {
 
   const AutoOptions options_;
   CallContext& context_;
+  analyzer::KeptRules rules_;
 
   // Read by every call, rarely written.
   alignas(64) std::atomic<Phase> phase_{Phase::recording};

@@ -114,7 +114,7 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
         left -= got;
         return got;
       },
-      {});
+      nullptr);
   return trial.find_step() ? trial.times() : 0;
 }
 

@@ -24,9 +24,9 @@ struct Trial::Found {
   double explained = 0;
 };
 
-Trial::Trial(TraceStore::Text text, std::vector<std::string> rules, Evidence trust)
-    : text_(source_of(std::move(text))), rules_(std::move(rules)), trust_(trust) {}
-Trial::Trial(Source text) : text_(std::move(text)) {}
+Trial::Trial(TraceStore::Text text, analyzer::KeptRules* rules, Evidence trust)
+    : text_(source_of(std::move(text))), rules_(rules), trust_(trust) {}
+Trial::Trial(Source text) : text_(std::move(text)), rules_(nullptr) {}
 Trial::~Trial() = default;
 
 bool Trial::find_step() try {
@@ -70,8 +70,9 @@ bool Trial::find_step() try {
 }
 
 std::string Trial::schedule() try {
-  analyzer::KeptRules rules(rules_);
-  const analyzer::Analysis analysis = analyzer::analyze(std::move(found_->file), analysis_options(rules, trust_));
+  analyzer::KeptRules shipped({});
+  const analyzer::Analysis analysis =
+      analyzer::analyze(std::move(found_->file), analysis_options(rules_ ? *rules_ : shipped, trust_));
   if (analysis.plan.status != analyzer::kExitOk) {
     why_not_ = analysis.plan.why_no_schedule;
     return {};

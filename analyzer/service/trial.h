@@ -9,9 +9,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "analyzer/input/trace_store.h"
+#include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/evidence.h"
 
 namespace nimble::shim {
@@ -20,8 +20,8 @@ class Trial {
  public:
   using Source = std::function<std::size_t(char* buffer, std::size_t size)>;
 
-  // `rules`: files, asked before the rules that come with the analyzer. `trust`: the weakest evidence to believe.
-  Trial(TraceStore::Text text, std::vector<std::string> rules, Evidence trust);
+  // `rules` must outlive it; null: only those that come with the analyzer. `trust`: the weakest evidence to believe.
+  Trial(TraceStore::Text text, analyzer::KeptRules* rules, Evidence trust);
   // For looking alone: the same for a text that comes piece by piece, as for LineReader::Source.
   explicit Trial(Source text);
   ~Trial();
@@ -50,7 +50,7 @@ class Trial {
   struct Found;
 
   Source text_;
-  const std::vector<std::string> rules_;
+  analyzer::KeptRules* const rules_;
   const Evidence trust_ = Evidence::exact;
   std::unique_ptr<Found> found_;
   std::string why_not_, beliefs_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "replayer/order/launch_addresses.h"
 
 namespace nimble {
 
@@ -80,14 +81,17 @@ bool Onlookers::passes_unseen(Call& call, bool apart) {
   }
   const WatchedMemory::Version version = watched_.version();
   const std::uint32_t slot = clocks_.slot_of(call.stream);
-  if (slot == StreamClocks::kNoSlot || clocks_.is_joined(slot) || touches(call, context_, watched_)) return false;
-  clocks_.enters(slot);
+  if (slot == StreamClocks::kNoSlot || clocks_.is_joined(slot)) return false;
+  if (call.kind == CallKind::launch ? launch_touches(call, context_, watched_) : touches(call, context_, watched_))
+    return false;
+  StreamClocks::Passing& passing = clocks_.passing(slot);
+  const bool crowded = passing.enter();
   // Streams may have been forgotten meanwhile, and the slot given to another one.
   if (watched_.is_latest(version) && clocks_.is_slot_of(slot, call.stream)) {
-    call.unseen = kUncounted + 1 + slot;
+    call.unseen = kUncounted + 1 + 2 * slot + (crowded ? 1 : 0);
     return true;
   }
-  clocks_.leaves(slot);
+  passing.leave(crowded);
   return false;
 }
 
@@ -113,8 +117,10 @@ Passage Onlookers::comes(const Call& call, Works& met, const std::shared_ptr<Wor
   passage.op = clocks_.arrives(stream);
   if (is_waited_copy(call)) passage.token = clocks_.host_waits(passage.op);
   touched_.add(passage.op, touched ? touched->view() : MemoryView(), work);
+  const MemoryView what = work ? work->view() : touched->view();
+  close_where_it_matters(what, passage.op.number == 0 ? StreamClocks::kNoSlot : passage.op.slot, work.get());
   settle();
-  if (!works_.empty()) meet(clocks_.before(stream), work ? work->view() : touched->view(), work, met);
+  if (!works_.empty()) meet(clocks_.before(stream), what, work, met);
   return passage;
 }
 
@@ -137,8 +143,11 @@ Touched Onlookers::look(const Call& call) const {
 void Onlookers::end(const Call& call, Works& met) {
   if (call.shown) {
     shown_ = true;
-    for (const std::shared_ptr<Work>& each : works_)
+    close_all();
+    for (const std::shared_ptr<Work>& each : works_) {
+      count_launches(*each);
       if (each->may_run()) met.add(each);
+    }
   }
   if (call.ends == Ends::stream) {
     clocks_.ends(call.stream);
@@ -151,8 +160,11 @@ void Onlookers::end(const Call& call, Works& met) {
 // What comes before what by the call; `context`: the one that it synchronizes.
 StreamClocks::Token Onlookers::order(const Call& call, std::uint64_t context, std::unique_lock<LightMutex>& lock) {
   switch (call.kind) {
-    case CallKind::event_record:
-      return clocks_.records(call.event, describe(call.stream, lock));
+    case CallKind::event_record: {
+      const StreamClocks::Stream stream = describe(call.stream, lock);
+      close_those_that_record();
+      return clocks_.records(call.event, stream);
+    }
     case CallKind::event_wait:
       return clocks_.waits(describe(call.stream, lock), call.event);
     case CallKind::stream_synchronize:
@@ -216,6 +228,7 @@ void Onlookers::passes(Call& call, Works& met, const std::shared_ptr<Work>& work
   // Nobody will know when the driver has had it.
   const std::lock_guard lock(mutex_);
   touched_.add_unknown();
+  close_all();
 }
 
 void Onlookers::was_seen(const Call& call, CUresult result) {
@@ -238,7 +251,9 @@ void Onlookers::abandon(const Passage& passage) {
 Passage Onlookers::records(CUevent event, const StreamRef& stream) {
   std::unique_lock lock(mutex_);
   Passage passage;
-  passage.token = clocks_.records(event, describe(stream, lock));
+  const StreamClocks::Stream described = describe(stream, lock);
+  close_those_that_record();
+  passage.token = clocks_.records(event, described);
   return passage;
 }
 
@@ -269,6 +284,8 @@ void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRa
                      bool anything) {
   const std::lock_guard lock(mutex_);
   expected_.store(true, std::memory_order_seq_cst);
+  close(*work);
+  count_launches(*work);
   const bool is_first = users_.empty();
   const MemoryView uses{memory, variables, anything};
   // While memory moves ops are looked at one by one, so that what has passed does not count as touching the new memory.
@@ -279,7 +296,7 @@ void Onlookers::uses(const std::shared_ptr<Work>& work, std::span<const MemoryRa
   if (!work->is_watched_) users_.push_back(work);
   work->is_watched_ = true;
   // Where everything is watched nothing is new; what has passed before that may have touched this all the same.
-  watched_.has_anything() ? count_as_touching(uses) : watch(uses);
+  watched_.kinds().anything ? count_as_touching(uses) : watch(uses);
   touched_.forget(*work);
   work->use(memory, variables, anything);
   is_first ? watch_less() : may_watch_less();
@@ -296,6 +313,7 @@ void Onlookers::count_as_touching(const MemoryView& memory) {
   Touched touched;
   touched.variables = memory.variables;
   touched.anything = memory.anything;
+  close_all();
   for (const MemoryRange& range : memory.ranges) touched.add({range.begin, range.end, true});
   for (std::uint32_t slot = 0; slot < clocks_.used(); ++slot)
     if (const StreamClocks::Op op = clocks_.entered(slot); op.number != 0) touched_.add(op, touched.view(), nullptr);
@@ -339,12 +357,16 @@ bool Onlookers::is_alone(const std::shared_ptr<Work>& work, const StreamClocks::
   return alone;
 }
 
-std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
-                                                   std::span<const StreamRef> others, Works& met) {
+std::optional<Onlookers::Launch> Onlookers::look_and_begin(const std::shared_ptr<Work>& work, const StreamRef& stream,
+                                                           std::span<const StreamRef> others, Works& met) {
   std::unique_lock lock(mutex_);
-  settle(work.get());
-  if (calm_ < kCalm && ++calm_ == kCalm) watch_less();
   const StreamClocks::Stream launch_stream = describe(stream, lock);
+  if (calm_ < kCalm && ++calm_ == kCalm) watch_less();
+  const std::uint32_t slot = clocks_.slot_of(stream);
+  if (const StreamClocks::Gate* const gate = work->gate_.load(std::memory_order_relaxed))
+    if (StreamClocks::slot_of(*gate) != slot) close(*work);
+  close_where_it_matters(work->view(), slot, nullptr);
+  settle(work.get());
   if (!is_alone(work, launch_stream, others, met, lock) || shown_) return std::nullopt;
   if (std::ranges::find(works_, work) == works_.end()) try {
       works_.push_back(work);
@@ -355,7 +377,7 @@ std::optional<Onlookers::Launch> Onlookers::begins(const std::shared_ptr<Work>& 
   return work->begin(clocks_.arrives(launch_stream));
 }
 
-void Onlookers::begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order) {
+void Onlookers::note_begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order) {
   const std::lock_guard lock(mutex_);
   work->land();
   clocks_.landed(launch.op, good);
@@ -363,14 +385,17 @@ void Onlookers::begun(const std::shared_ptr<Work>& work, const Launch& launch, b
   if (!good) return;
   if (in_our_order) {
     work->run(launch);
+    open_gate(*work, launch);
   } else {
     touched_.add(launch.op, MemoryView(), work);
+    close_where_it_matters(work->view(), launch.op.slot, work.get());
   }
 }
 
-bool Onlookers::may_run(const Work& work) const {
+bool Onlookers::may_run(Work& work) {
   const std::lock_guard lock(mutex_);
-  return work.may_run();
+  count_launches(work);
+  return work.may_run() || is_in_gate(work);
 }
 
 void Onlookers::leave(const std::shared_ptr<Work>& work) {
@@ -378,6 +403,9 @@ void Onlookers::leave(const std::shared_ptr<Work>& work) {
   {
     const std::lock_guard lock(mutex_);
     work->gone_ = true;
+    close(*work);
+    count_launches(*work);
+    if (StreamClocks::Gate* const gate = work->gate_.exchange(nullptr)) clocks_.give_back(*gate);
     settle();
     may_watch_less();
     if (works_.size() <= kMostGone) return;
@@ -392,16 +420,91 @@ void Onlookers::leave(const std::shared_ptr<Work>& work) {
 
 // `kept`: it is about to run again.
 void Onlookers::settle(const Work* kept) {
-  for (const std::shared_ptr<Work>& work : works_) work->settle(clocks_.done());
-  std::erase_if(works_, [&](const std::shared_ptr<Work>& work) { return !work->may_run() && work.get() != kept; });
+  std::erase_if(works_, [&](const std::shared_ptr<Work>& work) { return has_settled(*work) && work.get() != kept; });
 }
 
-Onlookers::Works Onlookers::running() const {
+// Whether all that was launched of it is known to be through. What is not listed cannot come by its gate.
+bool Onlookers::has_settled(Work& work) {
+  count_launches(work);
+  work.settle(clocks_.done());
+  if (work.may_run()) return false;
+  close(work);
+  count_launches(work);
+  return !work.may_run() && !is_in_gate(work);
+}
+
+Onlookers::Works Onlookers::running() {
   const std::lock_guard lock(mutex_);
   Works running;
-  for (const std::shared_ptr<Work>& work : works_)
-    if (work->may_run()) running.add(work);
+  for (const std::shared_ptr<Work>& work : works_) {
+    count_launches(*work);
+    if (work->may_run() || is_in_gate(*work)) running.add(work);
+  }
   return running;
+}
+
+// ---- gates, with the lock ----
+
+void Onlookers::close(Work& work) {
+  ++work.closings_;
+  if (StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_relaxed)) StreamClocks::close(*gate);
+}
+
+void Onlookers::close_all() {
+  for (const std::shared_ptr<Work>& work : works_) close(*work);
+}
+
+// Something has come on the stream of that slot that touches this: its own works' launches there are ordered with it.
+// `work`: and is a launch of this in the program's order, which is another graph.
+void Onlookers::close_where_it_matters(const MemoryView& touched, std::uint32_t slot, const Work* work) {
+  for (const std::shared_ptr<Work>& each : works_) {
+    const StreamClocks::Gate* const gate = each->gate_.load(std::memory_order_relaxed);
+    const bool is_open = gate && gate->is_open();
+    if (!is_open && each->on_their_way_ == 0) continue;  // and begins anew before it opens
+    const bool is_ordered = gate && slot != StreamClocks::kNoSlot && StreamClocks::slot_of(*gate) == slot;
+    if (each.get() == work || (!is_ordered && conflict(touched, each->view()))) close(*each);
+  }
+}
+
+// An event that is recorded now is not the one that such a launch may record.
+void Onlookers::close_those_that_record() {
+  for (const std::shared_ptr<Work>& work : works_)
+    if (work->records_) close(*work);
+}
+
+// Launches by the gate that have not been counted.
+void Onlookers::count_launches(Work& work) {
+  StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_relaxed);
+  if (!gate) return;
+  const StreamClocks::Op last = clocks_.entered(*gate);
+  if (last.number == 0 || (last.slot == work.by_gate_.slot && last.number == work.by_gate_.number)) return;
+  work.by_gate_ = last;
+  work.run_by_gate(last);
+}
+
+bool Onlookers::is_in_gate(const Work& work) {
+  const StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_relaxed);
+  return gate && gate->is_busy();
+}
+
+// After a launch. Nothing has come since it began for which the gate would have been closed.
+void Onlookers::open_gate(Work& work, const Launch& launch) {
+  if (!launch.repeats || launch.closings != work.closings_) return;
+  if (!work.gate_.load(std::memory_order_relaxed)) work.gate_.store(clocks_.take_gate(), std::memory_order_release);
+  if (StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_relaxed)) {
+    count_launches(work);
+    clocks_.open(*gate, launch.op);
+  }
+}
+
+void Onlookers::close_gate(Work& work) {
+  const StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_acquire);
+  if (!gate || (!gate->is_open() && !gate->is_busy())) return;
+  {
+    const std::lock_guard lock(mutex_);
+    StreamClocks::close(*work.gate_.load(std::memory_order_relaxed));
+  }
+  while (gate->is_busy()) std::this_thread::sleep_for(kBetweenLooks);
 }
 
 std::shared_ptr<Onlookers::Work> Onlookers::find_running() {
@@ -427,16 +530,16 @@ bool Onlookers::wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_
     bool can_be_asked = false;
     {
       const std::lock_guard lock(mutex_);
-      work->settle(clocks_.done());
-      if (!work->may_run()) return true;
+      if (has_settled(*work)) return true;
       number = work->begun_;
-      can_be_asked = work->on_their_way_ == 0;
+      can_be_asked = work->on_their_way_ == 0 && !is_in_gate(*work);
     }
     const bool is_over = std::chrono::steady_clock::now() >= end;
     if (is_over || (can_be_asked && work->is_through())) {
       // What did not complete in time counts as completed: it is not waited for again.
       const std::lock_guard lock(mutex_);
-      work->end(number);
+      count_launches(*work);
+      if (!is_in_gate(*work)) work->end(number);
       if (is_over) return false;
       continue;
     }

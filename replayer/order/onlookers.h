@@ -10,8 +10,9 @@
 //
 // Any thread. One lock, under which nothing is called but the driver, to destroy the event of work that has gone. Ops
 // that access nothing that relaxed work uses do not take it: they are only counted, and stand for ops on whatever is
-// used later (watched_memory.h). Errors: what there is no room to remember may access anything, and is ordered with
-// nothing.
+// used later (watched_memory.h). Nor does a launch that follows one of the same work on the same stream, where nothing
+// has come since that touches the work's memory: it goes through a gate, which whatever comes closes. Errors: what
+// there is no room to remember may access anything, and is ordered with nothing.
 #pragma once
 
 #include <cuda.h>
@@ -66,7 +67,8 @@ class Onlookers {
     if (call.unseen == 0) {
       was_seen(call, result);
     } else if (call.unseen != kUncounted) {
-      clocks_.leaves(call.unseen - kUncounted - 1);
+      const std::uint32_t place = call.unseen - kUncounted - 1;
+      clocks_.passing(place / 2).leave(/*crowded=*/place % 2 != 0);
     }
   }
   // An event is about to be recorded by something else than a call of the program's; recorded() has to follow.
@@ -88,22 +90,41 @@ class Onlookers {
   // got. If so begun() has to follow once the driver has had it. If not, adds what has to be through before it is
   // launched at all; comes() says so, too.
   std::optional<Launch> begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
-                               std::span<const StreamRef> others, Works& met);
+                               std::span<const StreamRef> others, Works& met) {
+    return enter_gate(*work, stream) ? Launch() : look_and_begin(work, stream, others, met);
+  }
   // `good`: it was launched; `in_our_order`: and so.
-  void begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order);
+  void begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order) {
+    if (launch.is_by_gate()) {
+      leave_gate(*work);
+    } else {
+      note_begun(work, launch, good, in_our_order);
+    }
+  }
+  // begins() and begun(), where that is all. What holds for the work's last launch on the stream holds for this one:
+  // whatever might change that has closed the gate.
+  static bool enter_gate(Work& work, const StreamRef& stream) {
+    StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_acquire);
+    return gate && gate->enter(stream);
+  }
+  static void leave_gate(Work& work) { work.gate_.load(std::memory_order_relaxed)->leave(); }
+  // Closes its gate, and waits until no launch is in it. For an owner whose launches come from several threads, under
+  // the lock with which it calls begun().
+  void close_gate(Work& work);
   // Whether it may be running in our order, as far as that is known without asking.
-  bool may_run(const Work& work) const;
+  bool may_run(Work& work);
   // Its owner lets go of it. While it may run it is still held against what comes.
   void leave(const std::shared_ptr<Work>& work);
   // What may be running in our order, of any work.
-  Works running() const;
+  Works running();
   // Waits until they are through; for a second at most, since they may be waiting for the very call. Not under a lock.
   void wait_for(const Works& works);
 
  private:
   static constexpr std::size_t kMostGone = 64;
-  static constexpr std::uint32_t kCalm = 256;     // launches since the memory of any work has moved
-  static constexpr std::uint32_t kUncounted = 1;  // Call::unseen: no op that others may meet; above it, 1 + a slot
+  static constexpr std::uint32_t kCalm = 256;  // launches since the memory of any work has moved
+  // Call::unseen: no op that others may meet; above it, 1 + twice a slot, and 1 if others are under way there.
+  static constexpr std::uint32_t kUncounted = 1;
 
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<LightMutex>& lock);
   Touched look(const Call& call) const;
@@ -116,11 +137,22 @@ class Onlookers {
   void was_seen(const Call& call, CUresult result);
   void abandon(const Passage& passage);
   void forget(const Call& call);
+  std::optional<Launch> look_and_begin(const std::shared_ptr<Work>& work, const StreamRef& stream,
+                                       std::span<const StreamRef> others, Works& met);
+  void note_begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order);
+  static void close(Work& work);
+  void close_all();
+  void close_those_that_record();
+  void close_where_it_matters(const MemoryView& touched, std::uint32_t slot, const Work* work);
+  void count_launches(Work& work);
+  static bool is_in_gate(const Work& work);
+  void open_gate(Work& work, const Launch& launch);
   void meet(const StreamClocks::Clock& before, const MemoryView& touched, const std::shared_ptr<Work>& work,
             Works& met) const;
   bool is_alone(const std::shared_ptr<Work>& work, const StreamClocks::Stream& stream,
                 std::span<const StreamRef> others, Works& met, std::unique_lock<LightMutex>& lock);
   void settle(const Work* kept = nullptr);
+  bool has_settled(Work& work);
   std::shared_ptr<Work> find_running();
   bool wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_clock::time_point end);
 

@@ -32,7 +32,7 @@ void RelaxedWork::release(std::uint64_t address, std::uint64_t size) {
 bool RelaxedWork::are_before(const StreamClocks::Clock& clock, std::uint64_t until) const {
   bool is_oldest = true;
   for (std::uint64_t i = std::max(ended_, ran_ - std::min(ran_, kLaunches)); i < ran_; ++i) {
-    const Launch& launch = launches_[i % kLaunches];
+    const Past& launch = launches_[i % kLaunches];
     if (launch.number > until && !is_oldest) break;
     if (!StreamClocks::has(clock, launch.op)) return false;
     is_oldest = false;

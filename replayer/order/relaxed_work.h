@@ -1,12 +1,13 @@
 // Work that is launched again and again, in an order of ours or in the program's: a step's graphs, a rewritten graph, a
 // region. What its launches use, and which of them may still be running.
 //
-// Its owner launches it, on whatever streams, one launch after another. All but is_through() is guarded by the lock of
-// Onlookers, which alone reads and writes it. Allocates nothing while there is room for its ranges.
+// Its owner launches it, on whatever streams, one launch after another. All but is_through() and its gate is guarded by
+// the lock of Onlookers, which alone reads and writes it. Allocates nothing while there is room for its ranges.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -20,14 +21,22 @@ namespace nimble {
 
 class RelaxedWork {
  public:
-  // A launch in our order. `number` from 1.
+  // A launch in our order. `number` from 1; 0 for one by the gate. `closings`: as of when the work may not have a gate
+  // any more. `repeats`: the next one may come by the gate.
   struct Launch {
     StreamClocks::Op op;
-    std::uint64_t number = 0;
+    std::uint64_t number = 0, closings = 0;
+    bool repeats = false;
+
+    bool is_by_gate() const { return number == 0; }
   };
+  // Whether launches in our order may come by a gate, where nothing else has come since the last one: then no lock is
+  // taken. Its owner must bear that others close the gate while the launch is made.
+  enum class Gated : std::uint8_t { no, yes };
 
   // Uses so many ranges at most; more take memory then. `records`: it may record events, any.
-  explicit RelaxedWork(std::size_t ranges = 0, bool records = false) : records_(records) {
+  explicit RelaxedWork(std::size_t ranges = 0, bool records = false, Gated gated = Gated::no)
+      : records_(records), gated_(gated) {
     memory_.reserve(ranges);
     if (ranges > 0) former_.reserve(kMostFormer);
   }
@@ -61,13 +70,15 @@ class RelaxedWork {
   // It is about to be launched in our order; it has been, if that is how it went.
   Launch begin(StreamClocks::Op op) {
     ++on_their_way_;
-    return {op, ++begun_};
+    return {op, ++begun_, closings_, gated_ == Gated::yes};
   }
   void land() { --on_their_way_; }
   void run(const Launch& launch) {
     running_ = true;
-    launches_[ran_++ % kLaunches] = launch;
+    launches_[ran_++ % kLaunches] = {launch.op, launch.number};
   }
+  // It has been launched by the gate, at least once; all that were count as one launch.
+  void run_by_gate(StreamClocks::Op op) { run({op, ++begun_}); }
   // Some launch in our order may be running, or is about to.
   bool may_run() const { return running_ || on_their_way_ != 0; }
   // Whether what is touched, by something that comes after what the clock has, is used by launches that may be running
@@ -83,20 +94,28 @@ class RelaxedWork {
     MemoryRange range;
     std::uint64_t until = 0;  // the number of the last launch that used it
   };
+  struct Past {
+    StreamClocks::Op op;
+    std::uint64_t number = 0;
+  };
 
   const bool records_;
-  std::vector<MemoryRange> memory_;  // that the next launch uses, by address, without overlap
-  bool variables_ = false;           // and what its kernels reach by these
+  const Gated gated_;
+  std::atomic<StreamClocks::Gate*> gate_{nullptr};  // set with the lock
+  StreamClocks::Op by_gate_;                        // what stands for the launches by the gate so far
+  std::uint64_t closings_ = 0;                      // how often something came because of which it would be closed
+  std::vector<MemoryRange> memory_;                 // that the next launch uses, by address, without overlap
+  bool variables_ = false;                          // and what its kernels reach by these
   bool anything_ = false;
-  std::vector<Former> former_;              // that earlier launches used, which may still be running
-  std::uint64_t former_anything_ = 0;       // the number of the last one of which that is not known
-  std::array<Launch, kLaunches> launches_;  // the last ones in our order that the driver has had, by turns
-  std::uint64_t begun_ = 0;                 // launches
-  std::uint64_t ran_ = 0, ended_ = 0;       // so many have run in our order; of these the first are through
-  std::uint32_t on_their_way_ = 0;          // to the driver
-  bool running_ = false;                    // some may be
-  bool gone_ = false;                       // its owner has let go of it
-  bool is_watched_ = false;                 // what it uses is
+  std::vector<Former> former_;            // that earlier launches used, which may still be running
+  std::uint64_t former_anything_ = 0;     // the number of the last one of which that is not known
+  std::array<Past, kLaunches> launches_;  // the last ones in our order that the driver has had, by turns
+  std::uint64_t begun_ = 0;               // launches
+  std::uint64_t ran_ = 0, ended_ = 0;     // so many have run in our order; of these the first are through
+  std::uint32_t on_their_way_ = 0;        // to the driver
+  bool running_ = false;                  // some may be
+  bool gone_ = false;                     // its owner has let go of it
+  bool is_watched_ = false;               // what it uses is
 };
 
 // Works that have to be through before something else goes on. Where memory is short it says that there are more.

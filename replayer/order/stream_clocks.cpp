@@ -15,21 +15,74 @@ StreamClocks::StreamClocks() : slots_(kMostStreams), events_(kMostEvents), pendi
 // Those that have entered get a number. It is on its way as long as any may be, of whichever number.
 void StreamClocks::count_entered(std::uint32_t slot) {
   Slot& mine = slots_[slot];
-  Passing& passing = passing_[slot];
-  if (passing.any.load(std::memory_order_seq_cst) && passing.any.exchange(false, std::memory_order_seq_cst)) {
-    mine.entered = ++mine.arrived;
-    if (!mine.lingers && mine.open++ == 0) mine.first_open = mine.arrived;
+  const std::uint64_t number = mine.arrived + 1;
+  if (streams_[slot].passing.take_any()) mine.entered = mine.arrived = number;
+  for (std::size_t i = 0; i < gates_used_; ++i)
+    if (gates_[i].slot_ == slot && gates_[i].passing_.take_any()) gates_[i].last_ = mine.arrived = number;
+  if (mine.arrived == number) {
+    if (!mine.lingers && mine.open++ == 0) mine.first_open = number;
     mine.lingers = true;
   }
-  if (!mine.lingers || passing.on_their_way.load(std::memory_order_seq_cst) != 0) return;
+  if (!mine.lingers || is_passing(slot)) return;
   mine.lingers = false;
   --mine.open;
+}
+
+bool StreamClocks::is_passing(std::uint32_t slot) const {
+  if (streams_[slot].passing.is_busy()) return true;
+  return std::any_of(gates_.begin(), gates_.begin() + static_cast<std::ptrdiff_t>(gates_used_),
+                     [&](const Gate& gate) { return gate.slot_ == slot && gate.is_busy(); });
 }
 
 StreamClocks::Op StreamClocks::entered(std::uint32_t slot) {
   count_entered(slot);
   const std::uint64_t number = slots_[slot].entered;
   return number > done_[slot] ? Op{slot, number, 0} : Op{};
+}
+
+StreamClocks::Gate* StreamClocks::take_gate() {
+  auto* const end = gates_.begin() + gates_used_;
+  auto* const free = std::find_if(gates_.begin(), end, [](const Gate& gate) { return !gate.taken_; });
+  if (free == end && gates_used_ == kMostGates) return nullptr;
+  if (free == end) ++gates_used_;
+  free->taken_ = true;
+  return free;
+}
+
+void StreamClocks::give_back(Gate& gate) {
+  close(gate);
+  entered(gate);
+  gate.slot_ = kNone;
+  gate.last_ = 0;
+  gate.taken_ = false;
+}
+
+void StreamClocks::open(Gate& gate, Op op) {
+  if (op.number == 0 || is_joined(op.slot)) return;
+  if (gate.slot_ != op.slot) {
+    close(gate);
+    entered(gate);
+    if (gate.is_busy()) return;
+    gate.slot_ = op.slot;
+    gate.last_ = 0;
+  }
+  gate.open_for_.store(keys_[op.slot].load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+void StreamClocks::close(Gate& gate) {
+  if (gate.open_for_.load(std::memory_order_relaxed) != 0) gate.open_for_.store(0, std::memory_order_seq_cst);
+}
+
+// Of the slot, or all.
+void StreamClocks::close_gates(std::uint32_t slot) {
+  for (std::size_t i = 0; i < gates_used_; ++i)
+    if (slot == kNone || gates_[i].slot_ == slot) close(gates_[i]);
+}
+
+StreamClocks::Op StreamClocks::entered(Gate& gate) {
+  if (gate.slot_ == kNone) return {};
+  if (gate.passing_.has_any()) count_entered(gate.slot_);
+  return {gate.slot_, gate.last_, 0};
 }
 
 // What clocks say of a slot's ops stays true where all of them are through.
@@ -41,6 +94,7 @@ bool StreamClocks::is_free(std::uint32_t slot) {
 std::uint32_t StreamClocks::find_or_add(const Stream& stream) {
   const std::uint32_t known = find(stream.ref.key);
   if (known != kNone || stream.ref.key == 0) return known;
+  close_gates();  // the new one may get the slot of another, or be joined with others
   std::uint32_t found = kNone;
   for (std::uint32_t i = 0; i < used() && (found == kNone || keys_[found] != 0); ++i)
     if (is_free(i) && (found == kNone || keys_[i] == 0)) found = i;
@@ -55,8 +109,8 @@ std::uint32_t StreamClocks::find_or_add(const Stream& stream) {
   if (is_new) used_.store(found + 1, std::memory_order_release);
   for (std::uint32_t i = 0; i < used(); ++i) {
     if (!join_each_other(found, i)) continue;
-    passing_[found].joined.store(true, std::memory_order_release);
-    passing_[i].joined.store(true, std::memory_order_release);
+    streams_[found].joined.store(true, std::memory_order_release);
+    streams_[i].joined.store(true, std::memory_order_release);
   }
   return found;
 }
@@ -230,10 +284,13 @@ void StreamClocks::forget_events() { forgotten_ = version_; }
 
 void StreamClocks::ends(const StreamRef& stream) {
   const std::uint32_t slot = find(stream.key);
-  if (slot != kNone) keys_[slot] = 0;
+  if (slot == kNone) return;
+  close_gates(slot);
+  keys_[slot] = 0;
 }
 
 void StreamClocks::forget_streams() {
+  close_gates();
   for (auto& key : keys_) key.store(0, std::memory_order_seq_cst);
 }
 
@@ -241,6 +298,7 @@ void StreamClocks::context_ends(std::uint64_t context) {
   for (std::uint32_t i = 0; i < used(); ++i) {
     Slot& slot = slots_[i];
     if (slot.context != context) continue;
+    close_gates(i);
     count_entered(i);
     keys_[i] = 0;
     done_.raise(i, slot.own());

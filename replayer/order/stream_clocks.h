@@ -7,7 +7,7 @@
 // way, and holds once the driver has had it.
 //
 // Ops that need not be told apart take no lock: those that a stream got since it was last looked at count as one op,
-// its last one so far.
+// its last one so far. The same holds for those of one owner that come through a gate.
 //
 // Guarded by its owner's lock, but for what says that it takes none. Allocates nothing once built: of more streams,
 // events or calls at a time than there is room for, nothing is known.
@@ -28,7 +28,7 @@ namespace nimble {
 
 class StreamClocks {
  public:
-  static constexpr std::size_t kMostStreams = 64, kMostEvents = 256, kMostCalls = 48;
+  static constexpr std::size_t kMostStreams = 64, kMostEvents = 256, kMostCalls = 48, kMostGates = 64;
 
   struct Stream {
     StreamRef ref;
@@ -78,6 +78,73 @@ class StreamClocks {
 
   static constexpr std::uint32_t kNoSlot = kMostStreams;
 
+  // The ops that enter without the lock at one place. One at a time costs an instruction; more at a time, two.
+  class Passing {
+   public:
+    // Whoever holds the lock sees an op that has entered. Returns whether there are others, as left() has to be told.
+    bool enter() {
+      const bool crowded = busy_.exchange(true, std::memory_order_seq_cst);
+      if (crowded) more_.fetch_add(1, std::memory_order_seq_cst);
+      come();
+      return crowded;
+    }
+    // Enters where no other one is under way.
+    bool enter_alone() {
+      if (busy_.exchange(true, std::memory_order_seq_cst)) return false;
+      come();
+      return true;
+    }
+    void leave(bool crowded = false) {
+      if (crowded) {
+        more_.fetch_sub(1, std::memory_order_release);
+      } else {
+        busy_.store(false, std::memory_order_release);
+      }
+    }
+    // Whether some have entered and have not left.
+    bool is_busy() const { return busy_.load(std::memory_order_seq_cst) || more_.load(std::memory_order_seq_cst) != 0; }
+
+   private:
+    friend class StreamClocks;
+    // Each op would take the cache line for itself if it stored what is there.
+    void come() {
+      if (!any_.load(std::memory_order_seq_cst)) any_.store(true, std::memory_order_seq_cst);
+    }
+    // Whether some have entered since take_any() was last asked. is_busy() tells of those only if it is asked later.
+    bool has_any() const { return any_.load(std::memory_order_seq_cst); }
+    bool take_any() { return has_any() && any_.exchange(false, std::memory_order_seq_cst); }
+
+    std::atomic<bool> busy_{false}, any_{false};
+    std::atomic<std::uint32_t> more_{0};
+  };
+
+  // A way past the lock for the ops of one owner, all on one stream, one at a time.
+  class alignas(64) Gate {
+   public:
+    // An op of the stream begins by it, on any thread; then leave() has to follow. False where the gate is not open for
+    // the stream, or another op is in it.
+    bool enter(const StreamRef& stream) {
+      if (stream.key == 0 || open_for_.load(std::memory_order_relaxed) != stream.key) return false;
+      if (!passing_.enter_alone()) return false;
+      if (open_for_.load(std::memory_order_seq_cst) == stream.key) return true;
+      passing_.leave();
+      return false;
+    }
+    void leave() { passing_.leave(); }
+    bool is_open() const { return open_for_.load(std::memory_order_seq_cst) != 0; }
+    // Whether an op is in it.
+    bool is_busy() const { return passing_.is_busy(); }
+
+   private:
+    friend class StreamClocks;
+    std::atomic<std::uint64_t> open_for_{0};  // a stream's key; 0: closed
+    Passing passing_;
+    // Guarded by the lock.
+    std::uint32_t slot_ = kNoSlot;
+    std::uint64_t last_ = 0;  // the number that stands for those that have entered, on that slot
+    bool taken_ = false;
+  };
+
   StreamClocks();
 
   // Slots from here on have never been used.
@@ -89,22 +156,30 @@ class StreamClocks {
   Op arrives(const Stream& stream);
   void landed(Op op, bool good);
 
-  // The same without the lock, on any thread, for an op of a stream that has a slot. Whoever holds the lock sees an op
-  // that has entered; from when entered() is back, that is.
+  // The same without the lock, on any thread, for an op of a stream that has a slot.
   std::uint32_t slot_of(const StreamRef& stream) const { return find(stream.key); }
   bool is_slot_of(std::uint32_t slot, const StreamRef& stream) const {
     return keys_[slot].load(std::memory_order_seq_cst) == stream.key;
   }
-  void enters(std::uint32_t slot) {
-    passing_[slot].on_their_way.fetch_add(1, std::memory_order_seq_cst);
-    // Every op of the stream would take the cache line for itself.
-    if (!passing_[slot].any.load(std::memory_order_seq_cst)) passing_[slot].any.store(true, std::memory_order_seq_cst);
-  }
+  Passing& passing(std::uint32_t slot) { return streams_[slot].passing; }
   // Whether the legacy stream orders it with another one, so that its ops tell of others' and have to be told apart.
-  bool is_joined(std::uint32_t slot) const { return passing_[slot].joined.load(std::memory_order_acquire); }
-  void leaves(std::uint32_t slot) { passing_[slot].on_their_way.fetch_sub(1, std::memory_order_seq_cst); }
+  bool is_joined(std::uint32_t slot) const { return streams_[slot].joined.load(std::memory_order_acquire); }
   // What stands for all that have entered so far, where not all is known to be through: else its number is 0.
   Op entered(std::uint32_t slot);
+
+  // A gate for a new owner, closed; null if there are no more. It is the owner's until give_back(), when no op may be
+  // in it.
+  Gate* take_gate();
+  void give_back(Gate& gate);
+  // Opens it for the stream of an op that has landed, unless the stream's ops have to be told apart, or an op is in it
+  // that is of another stream.
+  void open(Gate& gate, Op op);
+  // What enters from now on finds it closed; what entered before is seen by entered().
+  static void close(Gate& gate);
+  // What stands for all that have entered by it since it is for this stream; its number is 0 where none have.
+  Op entered(Gate& gate);
+  // Of the stream that it is for; kNoSlot for none.
+  static std::uint32_t slot_of(const Gate& gate) { return gate.slot_; }
 
   Token records(CUevent event, const Stream& stream);
   Token waits(const Stream& stream, CUevent event);
@@ -140,10 +215,9 @@ class StreamClocks {
  private:
   static constexpr std::uint32_t kNone = kNoSlot;
 
-  struct alignas(64) Passing {
-    std::atomic<std::uint32_t> on_their_way{0};  // that have entered and have not left
-    std::atomic<bool> joined{false};             // see is_joined(); stays
-    std::atomic<bool> any{false};                // some have entered that `arrived` does not count yet
+  struct alignas(64) OfStream {
+    Passing passing;
+    std::atomic<bool> joined{false};  // see is_joined(); stays
   };
   struct Slot {
     StreamKind kind = StreamKind::blocking;
@@ -152,8 +226,8 @@ class StreamClocks {
     std::uint64_t arrived = 0;  // never falls, whatever streams the slot is of
     std::uint32_t open = 0;     // ops on their way
     std::uint64_t first_open = 0;
-    std::uint64_t entered = 0;  // the number of the last one that stands for ops that have entered
-    bool lingers = false;       // it is one of `open`
+    std::uint64_t entered = 0;  // the number of the last one that stands for ops that have entered, but by no gate
+    bool lingers = false;       // one that stands for such, or for those by a gate, is one of `open`
 
     // So many of its ops are before what is submitted now.
     std::uint64_t own() const { return open == 0 ? arrived : first_open - 1; }
@@ -181,6 +255,8 @@ class StreamClocks {
   }
   std::uint32_t find_or_add(const Stream& stream);
   void count_entered(std::uint32_t slot);
+  bool is_passing(std::uint32_t slot) const;
+  void close_gates(std::uint32_t slot = kNone);
   bool is_free(std::uint32_t slot);
   bool join_each_other(std::uint32_t one, std::uint32_t other) const;
   Clock present(std::uint32_t slot);
@@ -196,7 +272,9 @@ class StreamClocks {
   // Each op reads these: they share no cache line with what calls under the lock write.
   alignas(64) std::atomic<std::size_t> used_{0};                 // of slots_
   std::array<std::atomic<std::uint64_t>, kMostStreams> keys_{};  // by slot; 0: of no stream, or of one that has ended
-  std::array<Passing, kMostStreams> passing_;                    // by slot
+  std::array<OfStream, kMostStreams> streams_;                   // by slot
+  std::array<Gate, kMostGates> gates_;
+  std::size_t gates_used_ = 0;  // those from here on have never been taken
   std::vector<Slot> slots_;
   std::array<CUevent, kMostEvents> event_names_{};  // looked through for each of their calls
   std::vector<Event> events_;                       // likewise

@@ -1,18 +1,13 @@
 #include "replayer/order/touched.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "nimble/internal/launch_params.h"
+#include "replayer/order/launch_addresses.h"
 #include "replayer/order/watched_memory.h"
 
 namespace nimble {
 
 namespace {
-
-constexpr std::uint32_t kMostBytes = 4096;  // of parameters: more of them may hold anything
-// No device has memory for a program to use below the first, and none of the processors above the second.
-constexpr std::uint64_t kLeastAddress = 1 << 16, kMostAddress = std::uint64_t{1} << 57;
 
 std::uint64_t bytes_of(const Call& call, const Region& at) {
   return call.height == 0 ? 0 : (call.height - 1) * at.pitch + call.width;
@@ -21,30 +16,6 @@ std::uint64_t bytes_of(const Call& call, const Region& at) {
 void add(Touched& touched, const Call& call, const Region& at, bool writes) {
   const std::uint64_t bytes = bytes_of(call, at);
   if (bytes != 0) touched.add({at.address, at.address + bytes, writes});
-}
-
-bool uses_variables(const FunctionInfo& function) { return !function.self_contained && !function.constants; }
-
-// Calls `leads_to` with each word of a launch's parameters that may be an address, until it returns true. Whether the
-// parameters can be read.
-template <class LeadsTo>
-bool each_address(const Call& call, const FunctionInfo& function, const LeadsTo& leads_to) {
-  // A pointer is aligned as such; a parameter smaller than one holds none.
-  constexpr std::uint32_t kPointer = sizeof(std::uint64_t);
-  if (!function.params || function.param_bytes > kMostBytes) return false;
-  const std::uint8_t* const packed = call.kernel_params ? nullptr : packed_params(call, function);
-  if (!call.kernel_params && !packed && function.param_bytes != 0) return false;
-  void* const* value = call.kernel_params;
-  for (const ParamLayout& param : *function.params) {
-    const auto* const bytes = packed ? packed + param.offset : static_cast<const std::uint8_t*>(*value++);
-    for (std::uint32_t at = (kPointer - param.offset % kPointer) % kPointer; at + kPointer <= param.size;
-         at += kPointer) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + at, sizeof word);
-      if (word >= kLeastAddress && word < kMostAddress && leads_to(word)) return true;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -85,25 +56,18 @@ Touched touched_by(const Call& call, CallContext& context) {
 }
 
 bool touches(const Call& call, CallContext& context, const WatchedMemory& watched) {
-  if (watched.is_empty()) return false;
-  if (watched.has_anything()) return true;
+  if (call.kind == CallKind::launch) return launch_touches(call, context, watched);
+  const WatchedMemory::Kinds kinds = watched.kinds();
+  if (kinds.none() || kinds.anything) return kinds.anything;
   const auto has = [&](const Region& at) {
     const std::uint64_t bytes = bytes_of(call, at);
     return bytes != 0 && watched.has(at.address, at.address + bytes);
   };
-  bool found = false;
   switch (call.kind) {
     case CallKind::copy:
       return has(call.dst) || has(call.src);
     case CallKind::set:
       return has(call.dst);
-    case CallKind::launch: {
-      const FunctionInfo& function = context.function(call.function);
-      if (watched.has_variables() && uses_variables(function)) return true;
-      return !each_address(call, function, [&](std::uint64_t word) {
-        return found = found || (watched.may_have(word) && watched.has(word, word + 1));
-      }) || found;
-    }
     default:
       return touches_memory(call.kind);
   }

@@ -13,11 +13,13 @@ void TouchedByOps::add(StreamClocks::Op op, const MemoryView& touched, const std
   if (!work && touched.none()) return;
   if (op.number == 0) return add_unknown();
   OfStream& stream = streams_[op.slot];
-  last_[op.slot] = op.number;
-  if (touched.variables) stream.variables = op.number;
-  if (touched.anything) stream.anything = op.number;
+  // What has passed unseen is told later than ops that came after it.
+  const auto raise = [&](std::uint64_t& number) { number = std::max(number, op.number); };
+  raise(last_[op.slot]);
+  if (touched.variables) raise(stream.variables);
+  if (touched.anything) raise(stream.anything);
   for (const MemoryRange& range : touched.ranges)
-    if (stream.anything != op.number) add(op, range);
+    if (stream.anything < op.number) add(op, range);
   if (work) add(op, work);
 }
 
@@ -25,14 +27,14 @@ void TouchedByOps::add(StreamClocks::Op op, const MemoryRange& range) {
   OfStream& stream = streams_[op.slot];
   for (Part& part : stream.parts) {
     if (part.range.begin != range.begin || part.range.end != range.end || part.range.written < range.written) continue;
-    part.number = op.number;
+    part.number = std::max(part.number, op.number);
     return;
   }
   if (stream.parts.size() == kMostParts)
     std::erase_if(stream.parts, [&](const Part& part) { return part.number <= clocks_.done()[op.slot]; });
   if (stream.parts.size() == kMostParts) {
     stream.parts.clear();
-    stream.anything = op.number;
+    stream.anything = last_[op.slot];
   } else {
     stream.parts.push_back({range, op.number});
   }
@@ -46,7 +48,7 @@ void TouchedByOps::add(StreamClocks::Op op, const std::shared_ptr<RelaxedWork>& 
   }
   std::erase_if(launched_, [&](const Launched& each) { return clocks_.is_done(each.op); });
   if (launched_.size() == kMostLaunched) {
-    streams_[op.slot].anything = op.number;
+    streams_[op.slot].anything = std::max(streams_[op.slot].anything, op.number);
   } else {
     launched_.push_back({op, work});
   }

@@ -47,8 +47,8 @@ bool WatchedMemory::has(std::uint64_t begin, std::uint64_t end) const {
 }
 
 bool WatchedMemory::covers(const MemoryView& memory) const {
-  if (has_anything()) return true;
-  if (memory.anything || (memory.variables && !has_variables())) return false;
+  if (kinds().anything) return true;
+  if (memory.anything || (memory.variables && !kinds().variables)) return false;
   return std::ranges::all_of(memory.ranges, [&](const MemoryRange& range) {
     const std::size_t count = this->count();
     const auto* const end = ranges_.begin() + count;
@@ -65,8 +65,8 @@ void WatchedMemory::load(std::vector<MemoryRange>& ranges) const {
 Touched WatchedMemory::add(const MemoryView& memory) {
   Touched added;
   if (covers(memory)) return added;
-  const bool variables = has_variables() || memory.variables;
-  added.variables = memory.variables && !has_variables();
+  const bool variables = kinds().variables || memory.variables;
+  added.variables = memory.variables && !kinds().variables;
   try {
     next_.assign(memory.ranges.begin(), memory.ranges.end());
     for (MemoryRange& range : next_) range.written = true;
@@ -100,8 +100,7 @@ void WatchedMemory::publish(const std::vector<MemoryRange>& ranges, bool variabl
     ranges_[i].begin.store(ranges[i].begin, std::memory_order_release);
     ranges_[i].end.store(ranges[i].end, std::memory_order_release);
   }
-  variables_.store(variables, std::memory_order_release);
-  anything_.store(anything, std::memory_order_release);
+  kinds_.store({.ranges = !ranges.empty(), .variables = variables, .anything = anything}, std::memory_order_release);
   count_.store(ranges.size(), std::memory_order_release);
   publish_parts(ranges);
   version_.store(version + 2, std::memory_order_seq_cst);

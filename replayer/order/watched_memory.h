@@ -35,9 +35,12 @@ class WatchedMemory {
         (address - lowest_.load(std::memory_order_acquire)) >> part_shift_.load(std::memory_order_acquire);
     return part < kParts && (parts_[part / 64].load(std::memory_order_acquire) >> (part % 64) & 1) != 0;
   }
-  bool has_variables() const { return variables_.load(std::memory_order_acquire); }
-  bool has_anything() const { return anything_.load(std::memory_order_acquire); }
-  bool is_empty() const { return count_.load(std::memory_order_acquire) == 0 && !has_variables() && !has_anything(); }
+  // What there is of it.
+  struct alignas(4) Kinds {  // of a size that is read at once
+    bool ranges = false, variables = false, anything = false, unused = false;
+    bool none() const { return !ranges && !variables && !anything; }
+  };
+  Kinds kinds() const { return kinds_.load(std::memory_order_acquire); }
 
   // --- With the lock.
 
@@ -65,7 +68,7 @@ class WatchedMemory {
 
   std::atomic<Version> version_{0};  // odd while it changes
   std::atomic<std::size_t> count_{0};
-  std::atomic<bool> variables_{false}, anything_{false};
+  std::atomic<Kinds> kinds_{Kinds()};
   // From the lowest range on to the end of the highest, in equal parts: which of them have any memory that is watched.
   std::atomic<std::uint32_t> part_shift_{0};  // 2 to the power of this are the bytes of one
   std::atomic<std::uint64_t> lowest_{0};

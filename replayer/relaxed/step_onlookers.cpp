@@ -14,7 +14,7 @@ constexpr std::uint32_t kPatience = 4;
 class Steps final : public RelaxedWork {
  public:
   Steps(std::size_t ranges, std::function<bool()> are_through)
-      : RelaxedWork(ranges), are_through_(std::move(are_through)) {}
+      : RelaxedWork(ranges, /*records=*/false, Gated::yes), are_through_(std::move(are_through)) {}
   bool is_through() noexcept override { return are_through_(); }
 
  private:

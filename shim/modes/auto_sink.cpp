@@ -10,6 +10,7 @@
 #include "analyzer/service.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
+#include "shim/process/log.h"
 
 namespace nimble::shim {
 
@@ -32,7 +33,7 @@ thread_local std::uint32_t t_ops __attribute__((tls_model("initial-exec"))) = 0;
 }  // namespace
 
 AutoSink::AutoSink(AutoOptions options, CallContext& context)
-    : options_(std::move(options)), context_(context), onlookers_(context), history_(context) {
+    : options_(std::move(options)), context_(context), rules_(options_.rules), onlookers_(context), history_(context) {
   recording_.put(std::make_unique<Recording>(options_.limit_bytes, context_));
   recordings_ = 1;
   onlookers_.expect();
@@ -217,6 +218,12 @@ void AutoSink::record_again(std::unique_ptr<Recording> next) {
 }
 
 void AutoSink::start_thread(const Recordings::Use& recording) {
+  // Opened here, inside a driver call (program_turn.h).
+  open_log();
+  try {
+    rules_.get();
+  } catch (const std::exception&) {  // the analysis will say so
+  }
   if (start_own_thread([this, mine = recording.another()]() mutable { work(std::move(mine)); })) return;
   recording->watched = false;  // else standing aside would leave its end to that thread
   stand_aside("the thread that looks for a step cannot be started");
@@ -254,7 +261,7 @@ void AutoSink::look_for_step(Recording& recording) {
            phase_.load(std::memory_order_acquire) == Phase::recording)
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();
-    Trial trial(recording.store->text(), options_.rules, options_.trust);
+    Trial trial(recording.store->text(), &rules_, options_.trust);
     const std::string recorded = std::to_string(calls) + " calls recorded";
     if (!trial.find_step()) {
       say(recorded + ", and no step found yet: " + trial.why_not());

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "analyzer/input/trace_store.h"
+#include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/call.h"
 #include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
@@ -110,6 +111,7 @@ class AutoSink final : public CallSink {
 
   const AutoOptions options_;
   CallContext& context_;
+  analyzer::KeptRules rules_;
 
   // Read by every call, rarely written.
   alignas(64) std::atomic<Phase> phase_{Phase::recording};

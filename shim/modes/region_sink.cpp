@@ -167,8 +167,11 @@ void RegionSink::goes(const Call& call) {
 
 // Under the lock.
 void RegionSink::mark(const StreamRef* stream) {
-  for (ProgramRegion* const region : regions_)
-    if (region->work_) region->work_->mark(stream);
+  for (ProgramRegion* const region : regions_) {
+    if (!region->work_) continue;
+    onlookers_.close_gate(*region->work_);  // a launch by it is made, or is not
+    region->work_->mark(stream);
+  }
 }
 
 // Under the lock.
@@ -276,43 +279,63 @@ bool RegionSink::compile(ProgramRegion& region) {
 
 Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
-  launches_.fetch_add(1, std::memory_order_relaxed);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (captures_.load() &&
-      (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE))
+      (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)) {
+    launches_.fetch_add(1, std::memory_order_relaxed);
     return region.region_->launch(stream, /*in_program_order=*/true);
+  }
+  const StreamRef ref = stream_ref(Entry{DefaultStream::legacy}, stream);
+  if (!region.region_->has_two_orders() || region.in_program_order_.load(std::memory_order_acquire) ||
+      !Onlookers::enter_gate(*region.work_, ref))
+    return launch_by_lock(region, ref);
+  // One at a time is in the gate.
+  region.by_gate_.store(region.by_gate_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const CUresult result = region.region_->launch(stream, /*in_program_order=*/false);
+  if (result == CUDA_SUCCESS) region.work_->launched_by_gate();
+  Onlookers::leave_gate(*region.work_);
+  return result;
+}
+
+// In our order, or with nothing running any more that it could meet.
+CUresult RegionSink::launch_by_lock(ProgramRegion& region, const StreamRef& stream) {
+  launches_.fetch_add(1, std::memory_order_relaxed);
+  Onlookers::Works met;
+  std::optional<Onlookers::Launch> unseen;
+  const std::shared_ptr<Onlookers::Work> onlooked = region.work_;
+  if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
+    unseen = onlookers_.begins(onlooked, stream, {}, met);
   Call call;
   call.kind = CallKind::graph_launch;
   call.traced = call.has_stream = true;
-  call.stream = stream_ref(Entry{DefaultStream::legacy}, stream);
-  RegionWork& work = *region.work_;
-  Onlookers::Works met;
-  std::optional<Onlookers::Launch> unseen;
-  if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
-    unseen = onlookers_.begins(region.work_, call.stream, {}, met);
+  call.stream = stream;
   Onlookers::Passage passage;
-  if (!unseen) passage = onlookers_.comes(call, met, region.work_);
+  if (!unseen) passage = onlookers_.comes(call, met, onlooked);
   if (!met.empty()) keep(met);
   CUresult result = CUDA_SUCCESS;
   if (!region.region_->has_two_orders()) {
-    result = region.region_->launch(stream, false);
+    result = region.region_->launch(stream.handle, false);
   } else {
+    RegionWork& work = *region.work_;
     const std::lock_guard only_one(work.lock());
+    onlookers_.close_gate(work);  // by which this one would be passed
     const CurrentContext current(driver_, region.cu_context_);
     const bool in_program_order = !unseen;
     // The two are different graphs, which the driver orders only on the same stream.
-    if (region.last_in_program_order_ != in_program_order) result = work.order_after_last(call.stream);
-    if (result == CUDA_SUCCESS) result = region.region_->launch(stream, in_program_order);
+    if (region.last_in_program_order_ != in_program_order) result = work.order_after_last(stream);
+    if (result == CUDA_SUCCESS) result = region.region_->launch(stream.handle, in_program_order);
+    const bool captures = captures_.load();
     if (result == CUDA_SUCCESS) {
-      work.launched(call.stream, captures_.load());
+      work.launched(stream, captures);
       region.last_in_program_order_ = in_program_order;
     }
+    if (unseen) {
+      // Where each launch has to be followed by a record at once, none may pass by the gate.
+      unseen->repeats = unseen->repeats && !captures && !stream.is_per_thread();
+      onlookers_.begun(onlooked, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
+    }
   }
-  if (unseen) {
-    onlookers_.begun(region.work_, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
-  } else {
-    onlookers_.went(call, result, passage);
-  }
+  if (!unseen) onlookers_.went(call, result, passage);
   return result;
 }
 
@@ -325,6 +348,7 @@ bool RegionSink::destroy(ProgramRegion* region) {
   {
     const std::lock_guard lock(mutex_);
     std::erase(regions_, region);
+    launches_.fetch_add(region->by_gate_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
   const bool context_ended = region->why() == kContextEnded;
   if (context_ended && region->region_) region->region_->abandon();
@@ -347,7 +371,10 @@ SinkReport RegionSink::report() {
   SinkReport report;
   report.phase = t_region ? SinkPhase::recording : SinkPhase::idle;
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
-  report.counters.graph_launches = launches_.load(std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  std::uint64_t launches = launches_.load(std::memory_order_relaxed);
+  for (const ProgramRegion* const region : regions_) launches += region->by_gate_.load(std::memory_order_relaxed);
+  report.counters.graph_launches = launches;
   return report;
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class ProgramRegion {
   std::shared_ptr<RegionWork> work_;           // since it was compiled
   std::atomic<bool> in_program_order_{false};  // for good
   bool last_in_program_order_ = false;         // under the lock of work_
+  std::atomic<std::uint64_t> by_gate_{0};      // launches
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
   std::vector<Call> earlier_;
@@ -92,6 +94,7 @@ class RegionSink final : public CallSink {
   void note(const Call& call, CUresult result);
   void look(Call& call);
   void keep(const Onlookers::Works& met);
+  CUresult launch_by_lock(ProgramRegion& region, const StreamRef& stream);
   void goes(const Call& call);
   void mark(const StreamRef* stream);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);
@@ -107,7 +110,8 @@ class RegionSink final : public CallSink {
   DriverApi driver_;  // constant once loaded
   std::atomic<bool> loaded_{false};
   std::atomic<bool> captures_{false};  // some stream may capture
-  std::atomic<std::uint64_t> steps_marked_{0}, launches_{0};
+  std::atomic<std::uint64_t> steps_marked_{0};
+  std::atomic<std::uint64_t> launches_{0};  // but for those that regions which still exist count themselves
 };
 
 }  // namespace nimble::shim

@@ -52,12 +52,16 @@ void RegionWork::launched(const StreamRef& stream, bool captures) {
 bool RegionWork::record() {
   if (!is_due_) return true;
   if (!last_ && driver_.cuEventCreate_(&last_, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) last_ = nullptr;
-  if (last_ && driver_.cuEventRecord_(last_, stream_.handle) == CUDA_SUCCESS) is_due_ = false;
-  return !is_due_;
+  is_due_ = false;  // first: a launch may come that the record does not come after
+  const bool recorded = last_ && driver_.cuEventRecord_(last_, stream_.handle) == CUDA_SUCCESS;
+  if (!recorded) is_due_ = true;
+  return recorded;
 }
 
 void RegionWork::record_or_wait() {
-  if (!record() && driver_.cuStreamSynchronize_(stream_.handle) == CUDA_SUCCESS) is_due_ = false;
+  if (record()) return;
+  is_due_ = false;
+  if (driver_.cuStreamSynchronize_(stream_.handle) != CUDA_SUCCESS) is_due_ = true;
 }
 
 }  // namespace nimble::shim

@@ -30,9 +30,12 @@ namespace {
 
 class Context final : public CallContext {
  public:
-  const FunctionInfo& function(CUfunction handle) override { return functions().find(handle); }
+  const FunctionInfo& function(CUfunction handle) override { return functions_.find(handle); }
   StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
   void* driver_symbol(const char* name) override { return known_driver_symbol(name); }
+
+ private:
+  FunctionTable& functions_ = functions();
 };
 
 constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled

@@ -118,15 +118,26 @@ std::string path_now() {
   return name.empty() || name.front() == '/' ? name : std::string(at_start().folder) + "/" + name;
 }
 
-// False if the line is for stderr.
-bool to_file(std::string_view line) {
+bool is_file_wanted() {
   enum class Wanted : std::uint8_t { unknown, no, yes };
   static constinit std::atomic<Wanted> wanted{Wanted::unknown};
   if (wanted.load(std::memory_order_relaxed) == Wanted::unknown)
     wanted.store(read_options().log_file.empty() ? Wanted::no : Wanted::yes, std::memory_order_relaxed);
-  if (wanted.load(std::memory_order_relaxed) == Wanted::no) return false;
+  return wanted.load(std::memory_order_relaxed) == Wanted::yes;
+}
+
+// Replaces `known`, the file so far, unless another thread has.
+void open_instead_of(LogFile* known, const std::string& path) {
+  std::unique_ptr<LogFile> made = open_file(path);
+  made->before = known;
+  if (g_file.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) made.release();
+}
+
+// False if the line is for stderr.
+bool to_file(std::string_view line) {
+  if (!is_file_wanted()) return false;
   for (int tries = 0; tries < 3; ++tries) {
-    LogFile* known = g_file.load(std::memory_order_acquire);
+    LogFile* const known = g_file.load(std::memory_order_acquire);
     std::string path;
     if (known && known->owner != ::getpid() && (path = path_now()) == known->path) known->owner = ::getpid();
     if (known && known->owner == ::getpid()) {
@@ -134,9 +145,7 @@ bool to_file(std::string_view line) {
       if (known->file.write(line.data(), line.size()) != EBADF) return true;
       path = known->path;  // the program has closed it, along with every descriptor that it did not know
     }
-    std::unique_ptr<LogFile> made = open_file(path.empty() ? path_now() : path);
-    made->before = known;
-    if (g_file.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) made.release();
+    open_instead_of(known, path.empty() ? path_now() : path);
   }
   return true;
 }
@@ -182,6 +191,15 @@ void log(LogLevel level, const std::string& text) noexcept try {
   const QuietSignals quiet;  // no program thread is cancelled in here
   with_room([&] { logger().log(kLevels[static_cast<std::size_t>(level)], text); });
 } catch (...) {  // out of memory: no message
+}
+
+void open_log() noexcept try {
+  const QuietSignals quiet;
+  with_room([] {
+    LogFile* const known = g_file.load(std::memory_order_acquire);
+    if (is_file_wanted() && (!known || known->owner != ::getpid())) open_instead_of(known, path_now());
+  });
+} catch (...) {  // out of memory
 }
 
 void remember_stderr() { at_start(); }

@@ -28,4 +28,7 @@ void log(LogLevel level, const std::string& text) noexcept;
 // Remembers what descriptor 2 is now. Called when the library is loaded, before the program can have opened anything.
 void remember_stderr();
 
+// Opens NIMBLE_LOG_FILE, if there is one: on a thread of the program's, before one of ours that may log something.
+void open_log() noexcept;
+
 }  // namespace nimble::shim

@@ -112,6 +112,23 @@ class Descriptors(InEachMode):
         for _ in self.same("lowest"):
             self.assertEqual(self.text("out.txt").count("number"), 1)
 
+    def test_threads_of_ours_take_no_number_for_a_moment(self):
+        library = os.path.join(os.path.dirname(harness.BUILD.library), "libslow_open.so")
+        os.mkfifo(self.path("pipe"))
+        ways = [("record", {"NIMBLE_TRACE": "/dev/full"}), ("record", {"NIMBLE_TRACE": "/dev/null"}), ("record", {}),
+                ("record", {"NIMBLE_TRACE": self.path("pipe")}), ("record", {"NIMBLE_LOG_FILE": self.path("said.txt")}),
+                ("record", {"NIMBLE_TRACE": "/dev/full", "NIMBLE_LOG_FILE": self.path("said too.txt")}),
+                ("bundle", {}), ("replay", {}), ("auto", {"NIMBLE_RULES": os.devnull})]
+        for mode, variables in ways:
+            with self.subTest(mode=mode, variables=variables):
+                preload = f"{harness.BUILD.environment('off')['LD_PRELOAD']}:{library}"
+                expected, _ = self.plain(mode, "lowest", steps=600)
+                with subprocess.Popen(["cat", self.path("pipe")], stdout=subprocess.DEVNULL) as reader:
+                    found, said = self.run_in(mode, "lowest", env={**variables, "LD_PRELOAD": preload}, steps=600)
+                    reader.kill()
+                self.assertEqual(expected, found, said)
+                self.assertEqual(self.text("out.txt").count("number"), 1)
+
     def test_stderr_that_the_program_replaces(self):
         for _ in self.same("redirect"):
             self.assertEqual(set(self.text("redirected.out").splitlines()), {"row"})

@@ -1,13 +1,17 @@
 #include "shim/record/trace/record_queue.h"
 
-#include <ctime>
+#include <fcntl.h>
 
+#include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <thread>
 
+#include "nimble/internal/files/own_file.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
+#include "nimble/internal/process/quiet_file.h"
 #include "shim/driver/guard.h"
 #include "shim/process/log.h"
 #include "shim/record/facts/graph_table.h"
@@ -74,9 +78,10 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   if (broken_ || refusing_) return false;
   if (closed_.load(std::memory_order_relaxed)) return true;
   if (!started_.load(std::memory_order_relaxed)) {
-    // Opens the file here, inside a driver call, which may open files anyway: another thread might open it at the same
-    // time as the program opens one, which would then get another descriptor than without Nimble.
-    if (options_.store || !TraceWriter::may_wait(options_.path)) make_writer();
+    // Opens the file here, inside a driver call (program_turn.h), and the log, to which the writer's thread may be the
+    // first to write.
+    if (!options_.store) open_log();
+    if (options_.store || !TraceWriter::needs_reader(options_.path)) make_writer();
     // Never joined: an exiting thread returns memory, for which it may need a lock that an interrupted thread holds.
     const bool runs = start_own_thread([this] {
       run();
@@ -96,7 +101,12 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   if (buffer_.size() + bytes > kLimitBytes) {
     wake_writer_.notify_one();
     const NotCancelled not_cancelled;
-    wake_program_.wait(lock, [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || refusing_; });
+    const auto goes_on = [&] { return buffer_.size() + bytes <= kLimitBytes || broken_ || refusing_; };
+    while (!wake_program_.wait_for(lock, kPeriod, goes_on)) {
+      lock.unlock();
+      turn_.give();
+      lock.lock();
+    }
     if (broken_ || refusing_) return false;
   } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
     wake_writer_.notify_one();
@@ -127,7 +137,27 @@ void RecordQueue::make_writer() {
     reading_ = writer->reading();
     reading_.open();  // here, like the file itself (make_room)
   }
+  writer->open_by([this](const std::function<void()>& work) { turn_.take(work); });
   writer_.store(writer.release(), std::memory_order_release);
+}
+
+// On the writer's thread: a reader may come late. Each attempt takes a descriptor for a moment, so it is the program's
+// turn. Whether it is held open in between does not matter to the reader.
+void RecordQueue::make_writer_of_pipe() {
+  bool is_open = false;
+  for (int i = 0; i < OwnFile::kPatienceMs && !is_open; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    turn_.take([&] {
+      QuietFile attempt;
+      is_open = attempt.open(options_.path.c_str(), O_WRONLY | O_NONBLOCK) != ENXIO;
+      if (is_open) try_to_make_writer();
+    });
+  }
+  if (!is_open) turn_.take([&] { try_to_make_writer(); });  // says why it cannot
+  if (!writer_.load(std::memory_order_relaxed)) throw std::bad_alloc();
+}
+
+void RecordQueue::try_to_make_writer() noexcept try { make_writer(); } catch (...) {  // out of memory
 }
 
 // A failure here, most likely out of memory, ends the recording and nothing else.
@@ -153,7 +183,7 @@ void RecordQueue::run() noexcept {
 
 void RecordQueue::write_all() {
   Guard guard;  // calls from inside the driver pass through
-  if (!writer_.load(std::memory_order_acquire)) make_writer();
+  if (!writer_.load(std::memory_order_acquire)) make_writer_of_pipe();
   TraceWriter* const writer = writer_.load(std::memory_order_relaxed);
   writer->begin();
   RecordBuffer taken;
@@ -278,6 +308,7 @@ void RecordQueue::set_probe(const ProbeTotals& totals) {
 
 void RecordQueue::close(bool interrupted) noexcept {
   closing_ = true;
+  turn_.end();
   if (!started_) return;
   // The writer looks once per period anyway. Passing through the lock first makes sure that it is not just about to
   // wait.

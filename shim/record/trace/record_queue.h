@@ -26,6 +26,7 @@
 
 #include "nimble/internal/call.h"
 #include "nimble/internal/files/growing_file.h"
+#include "nimble/internal/process/program_turn.h"
 #include "shim/record/facts/coverage.h"
 #include "shim/record/facts/device_time.h"
 #include "shim/record/facts/probe_totals.h"
@@ -110,6 +111,7 @@ class RecordQueue {
                              (record.param_bytes + 3) / 4 * 4 +
                              (record.stray_count + record.attribute_count) * std::size_t{4};
     record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
+    turn_.give();
     std::unique_lock lock(mutex_);
     if (!make_room(lock, record.bytes)) return;
     auto* placed = new (buffer_.append(record.bytes)) Record(record);
@@ -168,6 +170,8 @@ class RecordQueue {
   // False if the record must be dropped, since the file cannot be written. The lock may be released then.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
   void make_writer();
+  void make_writer_of_pipe();
+  void try_to_make_writer() noexcept;
   void run() noexcept;
   void write_all();
   // False if not everything fitted.
@@ -180,6 +184,7 @@ class RecordQueue {
   const QueueOptions options_;
   const pid_t process_;
   std::atomic<std::uint64_t> epoch_ns_{0};
+  ProgramTurn turn_;
   std::mutex mutex_;  // guards what is not atomic, except the writer, which its thread owns until closed_
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;

@@ -30,7 +30,7 @@ void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
 }  // namespace
 
 TraceOutput::TraceOutput(const std::string& path, std::uint64_t limit_bytes) : limit_(limit_bytes) {
-  if (const int error = file_.open(path)) {
+  if (const int error = file_.open(path, /*through_links=*/false, /*patient=*/false)) {
     why_full_ = std::strerror(error);
     say(LogLevel::error,
         "cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
@@ -57,6 +57,7 @@ bool TraceOutput::flush() {
   if (store_ && !text_.empty() && !store_->append(text_)) store_.reset();
   if (store_) return true;
   if (!file_.is_open()) return false;
+  if (file_.is_lost()) open([&] { file_.reopen(); });
   const int error = file_.write(text_.data(), text_.size());
   if (error == 0) {
     size_ += text_.size();

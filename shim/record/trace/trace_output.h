@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/files/growing_file.h"
@@ -54,6 +56,9 @@ class TraceOutput {
 
   // The size of the whole lines in the file.
   std::uint64_t bytes() const { return size_; }
+  // By whom files are opened from now on: it runs what it is given. Without it, by the writer's thread.
+  void open_by(std::function<void(const std::function<void()>&)> opener) { opener_ = std::move(opener); }
+
   // Where the file is.
   const std::string& path() const { return file_.location(); }
   // For reading what has been written so far. Not open if it is not a regular file.
@@ -68,10 +73,12 @@ class TraceOutput {
 
   bool cut_back(std::uint64_t room);
   bool write_end();
+  void open(const std::function<void()>& work) { opener_ ? opener_(work) : work(); }
   bool leave_unended(const std::string& why);
   void say_written(const std::string& why, bool is_wanted, int error);
 
   OwnFile file_;
+  std::function<void(const std::function<void()>&)> opener_;
   const std::uint64_t limit_;
   std::uint64_t size_ = 0;         // of the whole lines in the file, without its end
   std::uint64_t header_size_ = 0;  // of the header

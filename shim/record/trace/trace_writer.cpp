@@ -57,6 +57,11 @@ TraceWriter::TraceWriter(std::shared_ptr<TraceStore> store, std::uint64_t epoch_
       definitions_(output_.text()),
       tracks_(definitions_, output_.text(), epoch_ns) {}
 
+bool TraceWriter::needs_reader(const std::string& path) {
+  const auto facts = what_is_at(path, is_systems_link(path));
+  return facts && S_ISFIFO(facts->stx_mode);
+}
+
 void TraceWriter::begin() {
   if (!good()) return;
   int version = 0;

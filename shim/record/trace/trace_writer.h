@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/files/file_facts.h"
@@ -28,12 +30,15 @@ class TraceWriter {
   // Creates the file, or logs why it cannot. Its times count from `epoch_ns`. Never exceeds `limit_bytes`, if that is
   // not 0.
   TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes = 0);
-  // Whether that may wait for another process: the reader of a pipe.
-  static bool may_wait(const std::string& path) { return is_no_file(path); }
+  // Whether it is a pipe, which can be opened once it has a reader.
+  static bool needs_reader(const std::string& path);
   // Writes into memory instead, and logs nothing.
   TraceWriter(std::shared_ptr<TraceStore> store, std::uint64_t epoch_ns);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
+
+  // By whom files are opened from now on: it runs what it is given. Without it, by the thread that uses the writer.
+  void open_by(std::function<void(const std::function<void()>&)> opener) { output_.open_by(std::move(opener)); }
 
   // Writes the header. Asks the driver.
   void begin();

@@ -44,7 +44,7 @@ int take_free(const std::string& part, const std::string& to) {
 
 }  // namespace
 
-int OwnFile::open(const std::string& wanted, bool through_links) {
+int OwnFile::open(const std::string& wanted, bool through_links, bool patient) {
   const NotCancelled not_cancelled;
   wanted_ = wanted;
   const SplitName split(wanted);
@@ -54,7 +54,7 @@ int OwnFile::open(const std::string& wanted, bool through_links) {
   direct_ = is_device || is_link;
   if (direct_) {
     path_ = wanted;
-    return open_direct(O_WRONLY | (is_link ? O_APPEND : 0));
+    return open_direct(O_WRONLY | (is_link ? O_APPEND : 0), patient);
   }
   // The program may change its folder meanwhile.
   if (wanted.front() != '/') {
@@ -162,10 +162,10 @@ void OwnFile::discard() {
 
 // Opening a pipe waits for a reader, and here the program's signals are blocked meanwhile. So a reader gets this long
 // to come; then the result is ENXIO.
-int OwnFile::open_direct(int flags) {
-  constexpr int kPatienceMs = 1000;
+int OwnFile::open_direct(int flags, bool patient) {
+  const int most = patient ? kPatienceMs : 1;
   int error = ENXIO;
-  for (int i = 0; i < kPatienceMs && error == ENXIO; ++i) {
+  for (int i = 0; i < most && error == ENXIO; ++i) {
     if (i > 0) ::usleep(1000);
     error = file_.open(path_.c_str(), flags | O_NONBLOCK);
   }

@@ -26,12 +26,17 @@ namespace nimble {
 
 class OwnFile {
  public:
+  static constexpr int kPatienceMs = 1000;  // how long a pipe's reader is waited for
+
   // Makes the file. 0, or errno. `through_links`: appends to the target of a system link, even if it is a file with a
-  // name of its own; otherwise that is EINVAL.
-  int open(const std::string& wanted, bool through_links = false);
+  // name of its own; otherwise that is EINVAL. `patient`: waits for a while for the reader of a pipe; else it is ENXIO.
+  int open(const std::string& wanted, bool through_links = false, bool patient = true);
 
   bool is_open() const { return file_.is_open(); }
   bool is_direct() const { return direct_; }
+  // Whether the program has closed its descriptor, so that the next write opens it again; and that.
+  bool is_lost() const { return file_.is_open() && !direct_ && !file_.is_ours(); }
+  bool reopen();
   // The descriptor; -1 if it is no longer ours.
   int number() const { return file_.is_ours() ? file_.number() : -1; }
   // For reading it, until it gets its name; not open if it is not a file.
@@ -68,8 +73,7 @@ class OwnFile {
   };
 
   int make(const std::string& folder, const std::string& name);
-  int open_direct(int flags);
-  bool reopen();
+  int open_direct(int flags, bool patient);
   void named(const std::string& path, const std::string& shown);
   std::string present_path() const;
   bool waits_for_older(const std::string& wanted) const;

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,7 @@ class Context final : public CallContext {
 
 class Graph final : public Onlookers::Work {
  public:
+  explicit Graph(Gated gated = Gated::no, bool records = false) : RelaxedWork(0, records, gated) {}
   bool is_through() noexcept override {
     ++asked;
     if (ends_when_asked) ends_when_asked();
@@ -442,6 +445,201 @@ TEST_F(OnlookersTest, WhatNothingUsesAnyMoreIsNotWatched) {
   EXPECT_TRUE(onlookers_.passes_unseen(call));
 }
 
+// ---- launches that take no lock ----
+
+class GatesTest : public OnlookersTest {
+ protected:
+  GatesTest() { use(graph_ = std::make_shared<Graph>(Onlookers::Work::Gated::yes)); }
+  void use(const std::shared_ptr<Graph>& graph) {
+    const MemoryRange memory[] = {range(1, false), range(2, true)};
+    onlookers_.uses(graph, memory, false, false);
+  }
+  enum class Way { by_gate, by_lock, not_at_all };
+  Way begin(const std::shared_ptr<Graph>& graph, const Stream& on) {
+    Onlookers::Works met;
+    const auto launch = onlookers_.begins(graph, on.ref, {}, met);
+    if (!launch) return Way::not_at_all;
+    onlookers_.begun(graph, *launch, true, true);
+    return launch->is_by_gate() ? Way::by_gate : Way::by_lock;
+  }
+  Way begin(const Stream& on = kA) { return begin(graph_, on); }
+};
+
+TEST_F(GatesTest, WhereNothingHasComeALaunchFollowsTheLastOne) {
+  EXPECT_EQ(begin(), Way::by_lock);
+  EXPECT_EQ(begin(), Way::by_gate);
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_EQ(begin(), Way::by_gate);
+  make(copy(kB, 6, 7));  // the first on its stream
+  make(copy(kB, 6, 7));
+  make(copy(kA, 2, 7));  // on its own stream
+  record(kB, event(1));
+  EXPECT_EQ(begin(), Way::by_lock);  // a stream was new
+  EXPECT_EQ(begin(), Way::by_gate);
+  make(copy(kB, 6, 7));
+  make(copy(kA, 2, 7));
+  record(kB, event(1));
+  EXPECT_EQ(begin(), Way::by_gate);
+}
+
+TEST_F(GatesTest, ALaunchByTheGateIsMet) {
+  begin();
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_EQ(begin(), Way::by_gate);
+  EXPECT_TRUE(onlookers_.may_run(*graph_));
+  EXPECT_TRUE(make(copy(kB, 2, 7)));
+  EXPECT_EQ(begin(), Way::not_at_all);
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  EXPECT_EQ(begin(), Way::by_lock);
+  EXPECT_EQ(begin(), Way::by_gate);
+  record(kA, event(1));
+  wait(kB, event(1));
+  EXPECT_FALSE(make(copy(kB, 2, 7)));
+}
+
+TEST_F(GatesTest, OneThatIsUnderWayIsBeforeNothing) {
+  begin();
+  ASSERT_TRUE(Onlookers::enter_gate(*graph_, kA.ref));
+  EXPECT_EQ(begin(), Way::by_lock);  // one at a time
+  record(kA, event(1));
+  wait(kB, event(1));
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_TRUE(make(copy(kB, 2, 7)));
+  Onlookers::leave_gate(*graph_);
+  EXPECT_TRUE(make(copy(kB, 2, 7)));
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  EXPECT_FALSE(make(copy(kB, 2, 7)));
+}
+
+TEST_F(GatesTest, WhatMayNotBeSoAnyMoreClosesTheGate) {
+  const auto closes = [&](const auto& what) {
+    begin();
+    EXPECT_EQ(begin(), Way::by_gate);
+    what();
+    return begin() != Way::by_gate;
+  };
+  EXPECT_TRUE(closes([&] { begin(kB); }));
+  EXPECT_TRUE(closes([&] { use(graph_); }));
+  EXPECT_TRUE(closes([&] {
+    const auto other = std::make_shared<Graph>(Onlookers::Work::Gated::yes);
+    use(other);
+    begin(other, kC);
+  }));
+  make(of_event(CallKind::stream_synchronize, kC, nullptr));
+  EXPECT_TRUE(closes([&] {
+    Call end = of_event(CallKind::opaque, kA, nullptr);
+    end.traced = false;
+    end.ends = Ends::stream;
+    make(end);
+  }));
+  EXPECT_TRUE(closes([&] {
+    Call end;
+    end.kind = CallKind::context_end;
+    end.traced = true;
+    make(end);
+  }));
+  EXPECT_TRUE(closes([&] {  // in the program's order, which is another graph
+    Call call = copy(kA, 0, 0);
+    call.kind = CallKind::graph_launch;
+    Onlookers::Works met;
+    onlookers_.went(call, CUDA_SUCCESS, onlookers_.comes(call, met, graph_));
+  }));
+  EXPECT_TRUE(closes([&] { onlookers_.close_gate(*graph_); }));
+  EXPECT_TRUE(closes([&] {
+    Call peer;
+    peer.kind = CallKind::hidden;
+    peer.traced = peer.shown = true;
+    EXPECT_TRUE(make(peer));
+  }));
+  EXPECT_EQ(begin(), Way::not_at_all);
+}
+
+TEST_F(GatesTest, OfStreamsThatTheLegacyOneOrdersEachLaunchIsLookedAt) {
+  begin(kBlocking);
+  EXPECT_EQ(begin(kBlocking), Way::by_gate);
+  make(copy(kLegacy, 6, 7));
+  EXPECT_EQ(begin(kBlocking), Way::by_lock);
+  EXPECT_EQ(begin(kBlocking), Way::by_lock);
+}
+
+TEST_F(GatesTest, AnEventThatALaunchMayRecordIsNotWhatItWas) {
+  const auto recording = std::make_shared<Graph>(Onlookers::Work::Gated::yes, /*records=*/true);
+  use(recording);
+  begin(recording, kA);
+  make(copy(kB, 2, 9));
+  record(kB, event(1));
+  make(of_event(CallKind::stream_synchronize, kA, nullptr));
+  make(of_event(CallKind::stream_synchronize, kB, nullptr));
+  begin(recording, kA);
+  EXPECT_EQ(begin(recording, kA), Way::by_gate);
+  make(copy(kC, 6, 9));
+  record(kC, event(1));
+  EXPECT_NE(begin(recording, kA), Way::by_gate);  // it may record the event anew
+  wait(kB, event(1));
+  EXPECT_TRUE(make(copy(kB, 2, 9)));
+}
+
+TEST_F(GatesTest, MoreWorksThanThereAreGates) {
+  std::vector<std::shared_ptr<Graph>> graphs(StreamClocks::kMostGates + 5);
+  for (auto& graph : graphs) use(graph = std::make_shared<Graph>(Onlookers::Work::Gated::yes));
+  std::size_t by_gate = 0;
+  for (int i = 0; i < 2; ++i)
+    for (const auto& graph : graphs) by_gate += begin(graph, kA) == Way::by_gate;
+  EXPECT_EQ(by_gate, StreamClocks::kMostGates);
+  for (const auto& graph : graphs) onlookers_.leave(graph);
+  use(graph_);
+  begin();
+  EXPECT_EQ(begin(), Way::by_gate);
+  EXPECT_TRUE(make(copy(kB, 2, 9)));
+}
+
+// One thread launches, the other one copies: never do the two run at once.
+TEST_F(GatesTest, ThreadsThatTakeTheGateAndCloseItDoNotMeet) {
+  struct State {
+    std::atomic<bool> launched{false}, copied{false}, over{false};
+    std::atomic<int> by_gate{0}, wrong{0};
+  } state;
+  class Running final : public Onlookers::Work {
+   public:
+    explicit Running(State& state) : RelaxedWork(0, false, Gated::yes), state_(state) {}
+    bool is_through() noexcept override { return !state_.launched; }
+
+   private:
+    State& state_;
+  };
+  const auto work = std::make_shared<Running>(state);
+  const MemoryRange memory[] = {range(2, true)};
+  onlookers_.uses(work, memory, false, false);
+  std::thread launches([&] {
+    while (!state.over) {
+      Onlookers::Works met;
+      const auto launch = onlookers_.begins(work, kA.ref, {}, met);
+      if (!launch) continue;
+      state.launched = true;
+      state.wrong += state.copied;
+      onlookers_.begun(work, *launch, true, true);
+      state.by_gate += launch->is_by_gate();
+      state.wrong += state.copied;
+      state.launched = false;
+    }
+  });
+  for (int i = 0; i < 3000 || state.by_gate < 3000; ++i) {
+    Onlookers::Works met;
+    const Call call = copy(kB, 2, 7);
+    const Onlookers::Passage passage = onlookers_.comes(call, met);
+    onlookers_.wait_for(met);
+    state.copied = true;
+    state.wrong += state.launched;
+    onlookers_.went(call, CUDA_SUCCESS, passage);
+    state.copied = false;
+    make(of_event(CallKind::stream_synchronize, kB, nullptr));
+    for (const int seen = state.by_gate; i % 4 == 0 && state.by_gate < seen + 5;) std::this_thread::yield();
+  }
+  state.over = true;
+  launches.join();
+  EXPECT_EQ(state.wrong, 0);
+}
+
 // ---- against the definition ----
 
 // Threads of the program's that copy, launch kernels and graphs, and wait, each call taken by the driver at some moment
@@ -449,10 +647,12 @@ TEST_F(OnlookersTest, WhatNothingUsesAnyMoreIsNotWatched) {
 // them is a graph in an order of ours, they touch nothing in common.
 class World {
  public:
-  World(unsigned seed, std::size_t threads) : random_(seed), moves_(seed % 2 == 0), calls_(threads) {
+  // `stay`: graphs are often launched where they were before, and no stream waits for another by itself.
+  World(unsigned seed, std::size_t threads, bool stay = false)
+      : random_(seed), moves_(seed % 2 == 0), streams_(stay ? 3 : kStreams.size()), calls_(threads) {
     onlookers_.expect();
     for (std::size_t i = 0; i < graphs_.size(); ++i) {
-      graphs_[i] = std::make_shared<Graph>();
+      graphs_[i] = std::make_shared<Graph>(seed % 3 == 0 ? Onlookers::Work::Gated::no : Onlookers::Work::Gated::yes);
       // Whoever asks finds it through: all that the driver has had of it.
       graphs_[i]->ends_when_asked = [this, i] {
         for (const Op& op : ops_)
@@ -467,7 +667,7 @@ class World {
     for (int turn = 0; turn < turns && wrong_.empty(); ++turn) advance(calls_[below(calls_.size())]);
     return wrong_;
   }
-  int relaxed = 0, in_order = 0, waits = 0, needless = 0, unseen = 0;
+  int relaxed = 0, by_gate = 0, in_order = 0, waits = 0, needless = 0, unseen = 0;
 
  private:
   static constexpr int kCells = 6;
@@ -543,7 +743,7 @@ class World {
     constexpr What kWhats[] = {What::copy,   What::kernel, What::kernel, What::launch,      What::launch,
                                What::record, What::record, What::wait,   What::sync_stream, What::sync_event};
     made.what = kWhats[below(below(3) == 0 ? 10 : 8)];
-    made.on = kStreams[below(kStreams.size())];
+    made.on = kStreams[below(streams_)];
     made.event = event(below(4));
     switch (made.what) {
       case What::copy: {
@@ -570,12 +770,14 @@ class World {
             }))
           return begin(made);
         if (moves_ && below(4) == 0) change_memory(made.graph);
+        if (streams_ < kStreams.size() && below(2) == 0) made.on = kStreams[made.graph];
         made.op.memory = memory_[made.graph];
         made.op.graph = static_cast<int>(made.graph);
         made.launch = onlookers_.begins(graphs_[made.graph], made.on.ref, {}, made.met);
         if (made.launch) {
           made.op.relaxed = true;
           ++relaxed;
+          by_gate += made.launch->is_by_gate();
           return;
         }
         ++in_order;
@@ -651,7 +853,8 @@ class World {
 
   inline static const std::vector<Stream> kStreams = {kA, kB, kC, kLegacy, kBlocking, kThreads};
   std::mt19937 random_;
-  const bool moves_;  // whether the memory of graphs does
+  const bool moves_;           // whether the memory of graphs does
+  const std::size_t streams_;  // how many are used
   Context context_;
   Onlookers onlookers_{context_};
   std::array<std::shared_ptr<Graph>, 2> graphs_;
@@ -691,6 +894,20 @@ TEST(Onlookers, OfSeveralThreadsNothingMeets) {
   EXPECT_GT(relaxed, 500);
   EXPECT_GT(waits, 100);
   EXPECT_GT(unseen, 500);
+}
+
+TEST(Onlookers, OfGraphsThatStayOnTheirStreamsNothingMeets) {
+  int by_gate = 0, in_order = 0, waits = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    World world(seed, 1 + seed % 4, /*stay=*/true);
+    ASSERT_EQ(world.run(1000), "") << "seed " << seed;
+    by_gate += world.by_gate;
+    in_order += world.in_order;
+    waits += world.waits;
+  }
+  EXPECT_GT(by_gate, 500);
+  EXPECT_GT(in_order, 500);
+  EXPECT_GT(waits, 100);
 }
 
 }  // namespace

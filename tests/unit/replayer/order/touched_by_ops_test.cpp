@@ -49,6 +49,26 @@ TEST_F(TouchedByOpsTest, WhatTheClockHasIsNoneOfTheConcern) {
   EXPECT_TRUE(ops_.meets(clock, {{&range, 1}}));
 }
 
+TEST_F(TouchedByOpsTest, AnOpThatIsToldLaterThanOneAfterItHidesNothingOfThat) {
+  const StreamClocks::Op first = op(), second = op(), third = op();
+  Touched all = touching(100, 200, true);
+  all.variables = true;
+  ops_.add(third, all.view(), nullptr);
+  ops_.add(first, all.view(), nullptr);
+  StreamClocks::Clock clock;
+  clock.raise(second.slot, second.number);
+  const MemoryRange range{100, 200, true};
+  EXPECT_TRUE(ops_.meets(clock, {{&range, 1}}));
+  EXPECT_TRUE(ops_.meets(clock, {{}, true, false}));
+  Touched anything;
+  anything.anything = true;
+  ops_.add(third, anything.view(), nullptr);
+  ops_.add(first, anything.view(), nullptr);
+  EXPECT_TRUE(ops_.meets(clock, {{}, true, false}));
+  clock.raise(third.slot, third.number);
+  EXPECT_FALSE(ops_.meets(clock, {{&range, 1}}));
+}
+
 TEST_F(TouchedByOpsTest, OfMoreRangesThanThereIsRoomForAnythingIsTouched) {
   for (std::uint64_t i = 0; i < 1000; ++i) ops_.add(op(), touching(100 * i, 100 * i + 50, true).view(), nullptr);
   EXPECT_TRUE(meets(60, 70));

@@ -16,7 +16,7 @@ MemoryRange range(std::uint64_t first, std::uint64_t count) { return {first * kC
 
 TEST(WatchedMemory, BeginsWithNothing) {
   WatchedMemory watched;
-  EXPECT_TRUE(watched.is_empty());
+  EXPECT_TRUE(watched.kinds().none());
   EXPECT_FALSE(watched.has(0, ~std::uint64_t{0}));
 }
 
@@ -50,7 +50,7 @@ TEST(WatchedMemory, TellsWhatIsNew) {
   EXPECT_TRUE(watched.add({{}, true}).variables);
   EXPECT_TRUE(watched.add({{}, true}).none());
   EXPECT_TRUE(watched.add({{}, false, true}).anything);
-  EXPECT_TRUE(watched.has_anything());
+  EXPECT_TRUE(watched.kinds().anything);
 }
 
 TEST(WatchedMemory, AnAnswerHoldsUntilItChanges) {

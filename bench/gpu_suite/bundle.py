@@ -27,12 +27,11 @@ def measure(part, place, work, _rounds, _groups, limit):
     if not (work / "bundle" / "manifest.json").exists():
         return result | {"why": said[-1] if said else "recording left no bundle"}, None
     log, found = work / "replay.log", work / "replay.json"
-    rules = place.root / "examples/digits/digits.rules.json"
     environment = {key: value for key, value in run.environment.items() if key not in ("LD_PRELOAD", "NIMBLE_MODE")}
     problem = ""
     try:
         process.run([str(place.build / "bin/nimble-replay"), str(work / "bundle"), "--policy", "all", "--repeat", str(RUNS),
-                     "--rules", str(rules), "--json", str(found), "--quiet"], environment, work, deadline - time.monotonic(), log)
+                     "--json", str(found), "--quiet"], environment, work, deadline - time.monotonic(), log)
     except process.Failure as failure:
         problem = f"nimble-replay: {failure}: {' / '.join(process.last_words(log)[-3:])}"
     try:

@@ -55,7 +55,7 @@ def ways_part(name, what, eager, graph, more=(), **rest):
             Mode("nimble", "the program, replayed", "replay", {
                 "NIMBLE_SCHEDULE": "{work}/schedule.json", "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}),
             Mode("auto", "the program: recorded, analyzed and replayed in one process", "auto", {
-                "NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}), *more)
+                "NIMBLE_STATS": "{run}/counters.json", "NIMBLE_TUNE": "off"}), *more)
     return Part(name, what, eager, ways=ways, simulated=eager, **rest)
 
 
@@ -66,7 +66,6 @@ def runtime_part(kind):
                 ("{work}/runtime_api",), build=(build,), steps=100)
 
 
-RULES = "{root}/examples/digits/digits.rules.json"
 DIGITS = ("train", "--epochs", "{epochs}", "--seed", "1", "--save", "{run}/weights", "--stats", "{run}/stats.json")
 PARTS = [
     Part("digits", "examples/digits: trains a small CNN through the driver API",
@@ -81,7 +80,7 @@ PARTS = [
     ways_part("digits_ways", "examples/digits alone, replayed, and as a CUDA graph by hand", ("{bin}/digits", *DIGITS),
               ("{bin}/digits_graph", "SHAPE", *DIGITS), whole=True,
               more=(Mode("region", "its step as a region of the C API", "regions",
-                         {"NIMBLE_RULES": RULES, "NIMBLE_STATS": "{run}/counters.json"}, ("{bin}/digits_region", *DIGITS)),)),
+                         {"NIMBLE_STATS": "{run}/counters.json"}, ("{bin}/digits_region", *DIGITS)),)),
     ways_part("inception_ways", "driver API inference, batch 1, eight blocks of four branches, in the same ways",
               ("{bin}/inception", "eager"), ("{bin}/inception", "SHAPE"), steps=50, warm_up=20),
     Part("disorder", "programs that break their steps, with and without replay", (), disorder=True, simulated=("kinds",)),

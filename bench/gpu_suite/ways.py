@@ -28,10 +28,9 @@ def make_schedule(part, place, work, deadline):
     if run.failure or trace is None:
         return f"recording: {run.failure or 'it left no trace'}"
     log = work / "analyze.log"
-    rules = place.root / "examples/digits/digits.rules.json"  # whose kernels these programs run
     try:
-        process.run([str(place.build / "bin/nimble-analyze"), str(trace), "-o", str(work / "schedule.json"), "--quiet",
-                     "--rules", str(rules)], None, work, deadline - time.monotonic(), log)
+        process.run([str(place.build / "bin/nimble-analyze"), str(trace), "-o", str(work / "schedule.json"), "--quiet"],
+                    None, work, deadline - time.monotonic(), log)
     except process.Failure as failure:
         return f"nimble-analyze: {failure}: {' / '.join(process.last_words(log)[-3:])}"
     return ""

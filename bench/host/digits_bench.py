@@ -8,12 +8,10 @@ The time to submit runs from a step's first driver call to the return of its las
 The CPU time is that of the program's thread meanwhile, including Nimble's and the driver's work in it. """
 
 import json
-import pathlib
 import statistics
 
 from processes import Replayed
 
-RULES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.rules.json"
 EPOCHS = 6
 WAYS = {"eager": "by itself", "replay": "replayed", "line": "a graph by hand", "branches": "one with branches",
         "region": "a region"}
@@ -23,10 +21,9 @@ FIGURES = ("host_us_per_step", "host_cpu_us_per_step")
 def measure(build, work, repeats):
     stats = work / "digits.measured.json"
     arguments = ["train", "--epochs", EPOCHS, "--quiet", "--stats", stats]
-    digits = Replayed(build, work, "digits", ["digits", *arguments], RULES)
+    digits = Replayed(build, work, "digits", ["digits", *arguments])
     graphs = {way: Replayed(build, work, "digits", ["digits_graph", way, *arguments]) for way in ("line", "branches")}
     graphs["region"] = Replayed(build, work, "digits", ["digits_region", *arguments])
-    graphs["region"].environment["NIMBLE_RULES"] = str(RULES)
     digits.make_schedule()
     ops = json.loads(stats.read_text())["ops_per_step"]
     samples = {way: {figure: [] for figure in FIGURES} for way in WAYS}

@@ -49,17 +49,16 @@ class Replayed:
     """A program that is recorded once on the null driver, and then runs bare or replayed. Names its files by `name`, in
     the folder `work`."""
 
-    def __init__(self, build, work, name, command, rules=None):
+    def __init__(self, build, work, name, command):
         self.build, self.command = build, [build / "bin" / command[0], *command[1:]]
         self.trace, self.schedule, self.counters = (work / f"{name}.{kind}.json" for kind in ("trace", "schedule", "stats"))
-        self.rules = ["--rules", rules] if rules else []
         self.environment = environment(build, "null_driver")
 
     def make_schedule(self, *arguments):
         self.run("record", *arguments)
         # Without segments that begin early: their number depends on the recording's timing.
         run([self.build / "bin" / "nimble-analyze", self.trace, "-o", self.schedule, "--whole-segments",
-             *TRUST, *self.rules])
+             *TRUST])
 
     def run(self, mode, *arguments):
         """The program's output."""

@@ -41,9 +41,6 @@ class Program:
                     work / "stats.json"]
         return [self.build / "bin/op_graph", self.name, self.steps]
 
-    def rules(self):
-        return ["--rules", ROOT / "examples/digits/digits.rules.json"] if self.name == "digits" else []
-
     def run(self, work, mode, **settings):
         """Returns (microseconds a step, digest, counters)."""
         environment = {**os.environ, **{f"NIMBLE_{key}": str(value) for key, value in settings.items()},
@@ -64,8 +61,7 @@ class Program:
 
 def analyze(program, trace, work, policy):
     report, schedule = work / "report.json", work / f"{policy}.schedule.json"
-    command = [program.build / "bin/nimble-analyze", trace, "--policy", policy, "--quiet", "--json", report, "-o", schedule,
-               *program.rules()]
+    command = [program.build / "bin/nimble-analyze", trace, "--policy", policy, "--quiet", "--json", report, "-o", schedule]
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if result.returncode != 0:
         raise Failure(f"{program.name}: {result.stderr.strip()}")

@@ -70,7 +70,8 @@ class TestPrograms(ProgramTest):
     def test_programs_with_a_step(self):
         for args in (("chaos", 12, 0), ("crowd", 1, 12, 0)):
             rows = self.check(*args)
-            self.assertLess(rows["all"][2], 1.2 * rows["all"][1])
+            # A write that code tells may be partial, and counts as a read, too.
+            self.assertLess(rows["all"][2], 1.4 * rows["all"][1])
 
     def test_a_program_in_disorder(self):
         for seed in harness.BUILD.seeds(10):
@@ -84,9 +85,15 @@ class TestPrograms(ProgramTest):
 
     def test_a_lie_is_seen(self):
         self.record("chaos", 12, 0)
-        with open(self.path("rules.json"), "w", encoding="utf-8") as file:
-            json.dump({"nimble_rules": 1, "rules": [{"kernel": ".*update.*", "params": ["in", "in", "value"]}]}, file)
-        text = self.compare("--rules", self.path("rules.json"), expect=1)
+        with open(self.path("trace.json"), encoding="utf-8") as file:
+            lines = file.readlines()
+        proofs = [i for i, line in enumerate(lines) if '"nimble.function"' in line and "update" in line]
+        self.assertEqual(len(proofs), 1)
+        self.assertIn('"proven":[[[0],"rw"]', lines[proofs[0]])
+        lines[proofs[0]] = lines[proofs[0]].replace('[[0],"rw"', '[[0],"r"')
+        with open(self.path("trace.json"), "w", encoding="utf-8") as file:
+            file.writelines(lines)
+        text = self.compare(expect=1)
         self.assertRegex(text, r"missed: .*update.*wrote \[0x")
 
 

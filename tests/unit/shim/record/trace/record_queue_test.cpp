@@ -98,7 +98,10 @@ TEST_F(RecordQueueTest, IfItEndsEarlyTheFileIsNotWaitedFor) {
   };
   RecordQueue queue(ending);
   push(queue);
-  while (queue.written() < 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (queue.written() < 1) {  // a pipe is opened in the program's own calls
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    push(queue);
+  }
   EXPECT_TRUE(queue.stop({"enough was seen", true}));
   while (!is_full) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the writer is in the pipe

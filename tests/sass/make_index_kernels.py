@@ -132,7 +132,9 @@ class Kernel:
         if kind == 20:
             return f"({self.condition(depth + 1)} ? {a} : {b})"
         if kind == 21:
+            bytes_of = self.pick("0x4441", "0x4432", "0x4321", "0x9991")  # of a's four, and zeros
             return self.pick(f"(int)(unsigned char)({a})", f"(int)(short)({a})", f"(int)(signed char)({a})",
+                             f"(int)__byte_perm({a}, 0, {bytes_of})",
                              f"(int)(unsigned short)({a})", f"(int)(({a}) << 20 >> 20)", f"(int)((unsigned)({a}) << 22 >> 22)")
         if kind == 22:
             return self.pick(f"__popc({a})", f"abs({a})", f"__clz({a})", f"__ffs({a})", f"~({a})", f"-({a})")

@@ -93,6 +93,9 @@ RULES = {
 
 # Of how far addresses get: kernels of make_index_kernels.py show them.
 EXTENTS = {
+    "bytes in another order are taken from the begin of a register": (
+        "sass_addresses/narrow.cpp", "shifted(ExpressionOp::shift_right, plain(at, operand, depth), first)",
+        "plain(at, operand, depth)"),
     "a comparison has the opposite outcome": (
         "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
     "a comparison without a sign has one": (
@@ -147,6 +150,8 @@ EXTENTS = {
 
 # Of what launches exclude: kernels of make_choice_kernels.py show them.
 CHOICES = {
+    "bytes that go on with the highest bit below have no sign": (
+        "sass_addresses/narrow.cpp", "shifted(ExpressionOp::shift_right_signed, shifted(", "shifted(ExpressionOp::shift_right, shifted("),
     "a choice is taken for its opposite": (
         "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
     "a uniform branch is taken where its condition does not hold": (

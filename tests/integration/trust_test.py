@@ -25,10 +25,12 @@ class BeliefsTest(ProgramTest):
         settings.setdefault("NIMBLE_TUNE", "off")
         return self.run_beliefs(what, image, mode="off", how="graph", NIMBLE_GRAPHS="rewrite", **settings)
 
-    def wrong(self, what, image, mode, how="steps", seeds=5, **settings):
+    def wrong(self, what, image, mode, how="steps", seeds=5, to_the_first=False, **settings):
         """Of some adversarial orders, how many give the program another result; and the counters of each run."""
         plain, wrong, found = self.plain(what, image, how=how), 0, []
-        for seed in harness.BUILD.seeds(seeds):
+        for seed in range(1, 1 + seeds) if to_the_first else harness.BUILD.seeds(seeds):
+            if to_the_first and wrong:
+                break
             if how == "graph":
                 done = self.rewritten(what, image, SIMCUDA_SEED=seed, **settings)
             else:
@@ -85,7 +87,7 @@ class Believed(BeliefsTest):
                                           ("clip", "regions", "region", {"NIMBLE_TRUST": "declared"}),
                                           ("flag", "off", "graph", {"NIMBLE_TRUST": "observed"})):
             with self.subTest(f"{what}, {mode}"):
-                self.assertGreater(self.wrong(what, WITHOUT_CODE, mode, how, seeds=12, **settings)[0], 0)
+                self.assertGreater(self.wrong(what, WITHOUT_CODE, mode, how, seeds=40, to_the_first=True, **settings)[0], 0)
 
     def test_audits_find_them_out(self):
         """Unless told otherwise, in the first and second step, the 10th, and so on. What they find is right in the end."""

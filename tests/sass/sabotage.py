@@ -39,8 +39,8 @@ RULES = {
         "sass_flow/flow.cpp", "touch(words, memory.reads, memory.writes);",
         "touch(words, memory.reads, memory.writes && !memory.reads);"),
     "an address comes from one word": (
-        "sass_flow/flow.cpp", "if (memory.writes && !store(contents_.stored(at))) return false;",
-        "if (memory.writes && !store(contents_.stored(at))) return false;\n    if (words.size() > 1) words.resize(1);"),
+        "sass_flow/flow.cpp", "Accessed& access = touch(words, memory.reads, memory.writes);",
+        "Accessed& access = touch({words.front()}, memory.reads, memory.writes);"),
     "what is stored is not looked at": (
         "sass_flow/flow.cpp", "if (root < contents.words()) stored_.insert(8 * root);", ""),
     "variables are not written": (

@@ -19,7 +19,6 @@ import digits_bench  # noqa: E402
 import replay_bench  # noqa: E402
 from processes import Failure  # noqa: E402
 
-RULES = digits_bench.RULES
 SHAPES = ("line", "branches")
 
 
@@ -130,10 +129,10 @@ class GraphsByHand(ProgramTest):
     def test_digits_as_a_region_has_the_same_weights(self):
         weights, stats = self.train("digits")
         for seed in harness.BUILD.seeds(4):
-            found, by_region = self.train("digits_region", mode="regions", SIMCUDA_SEED=seed, NIMBLE_RULES=RULES)
+            found, by_region = self.train("digits_region", mode="regions", SIMCUDA_SEED=seed)
             self.assertEqual(found, weights, f"seed {seed}")
             self.assertEqual(by_region["loss"], stats["loss"])
-        self.train("digits_region", mode="regions", NIMBLE_RULES=RULES, SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
+        self.train("digits_region", mode="regions", SIMCUDA_RACES=1, SIMCUDA_REPORT=self.path("report.json"))
         report = self.read_json("report.json")
         self.assertEqual(report["races"], [])
         self.assertGreater(report["graph_launches"], stats["steps"] / 2)
@@ -169,7 +168,7 @@ class GraphsByHand(ProgramTest):
     def test_inception_is_replayed(self):
         expected = self.infer("eager")
         self.assertEqual(self.infer("eager", "record", NIMBLE_TRACE=self.path("trace.json")), expected)
-        self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--rules", RULES, "--quiet", "--whole-segments")
+        self.analyze(self.path("trace.json"), "-o", self.path("schedule.json"), "--quiet", "--whole-segments")
         self.assertGreaterEqual(max(segment["lanes"] for segment in self.read_json("schedule.json")["segments"]), 4)
         for seed in harness.BUILD.seeds(10):
             self.assertEqual(self.infer("eager", "replay", NIMBLE_SCHEDULE=self.path("schedule.json"),

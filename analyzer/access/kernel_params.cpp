@@ -35,6 +35,12 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
   return found != op.pointers.end() && found->at == at ? &*found : nullptr;
 }
 
+const PointerWord* pointer_that_meets(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes) {
+  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
+  const auto found = std::ranges::find_if(op.pointers, meets);
+  return found == op.pointers.end() ? nullptr : &*found;
+}
+
 std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
   std::vector<std::uint32_t> words;
   for (const PointerWord& pointer : op.pointers)
@@ -44,8 +50,7 @@ std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
 
 void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes,
                 std::vector<std::pair<std::uint32_t, std::uint32_t>>& pieces) {
-  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-  if (at + bytes > op.call.params.size() || std::ranges::any_of(op.pointers, meets)) return;
+  if (at + bytes > op.call.params.size() || pointer_that_meets(op, at, bytes) != nullptr) return;
   const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
   if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
 }

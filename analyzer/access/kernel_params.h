@@ -25,6 +25,9 @@ std::string hidden_memory(const Trace& trace, bool textures = true);
 // The pointer at this place, or null.
 const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at);
 
+// The first pointer that shares a byte with these, or null.
+const PointerWord* pointer_that_meets(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes);
+
 // The words of the parameters that are pointers, ascending.
 std::vector<std::uint32_t> pointer_words(const OpQuestion& op);
 

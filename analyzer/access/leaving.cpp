@@ -65,13 +65,6 @@ bool is_told(const AddressExtents& extents, const AddressGroup& group) {
          });
 }
 
-// The pointer that shares a byte with these, or null.
-const PointerWord* pointer_that_meets(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes) {
-  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-  const auto found = std::ranges::find_if(op.pointers, meets);
-  return found == op.pointers.end() ? nullptr : &*found;
-}
-
 // What is added to a pointer, as numbers; other pointers as the distance to them.
 std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents& extents, const AddressGroup& group,
                                      const PointerWord& pointer) {

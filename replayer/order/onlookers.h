@@ -90,26 +90,19 @@ class Onlookers {
   // got. If so begun() has to follow once the driver has had it. If not, adds what has to be through before it is
   // launched at all; comes() says so, too.
   std::optional<Launch> begins(const std::shared_ptr<Work>& work, const StreamRef& stream,
-                               std::span<const StreamRef> others, Works& met) {
-    return enter_gate(*work, stream) ? Launch() : look_and_begin(work, stream, others, met);
-  }
+                               std::span<const StreamRef> others, Works& met);
   // `good`: it was launched; `in_our_order`: and so.
-  void begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order) {
-    if (launch.is_by_gate()) {
-      leave_gate(*work);
-    } else {
-      note_begun(work, launch, good, in_our_order);
-    }
-  }
-  // begins() and begun(), where that is all. What holds for the work's last launch on the stream holds for this one:
-  // whatever might change that has closed the gate.
+  void begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order);
+  // Instead of begins() and begun(), without the lock. What holds for the work's last launch on the stream holds for
+  // this one: whatever might change that has closed the gate. Then leave_gate() has to follow. False: it takes
+  // begins().
   static bool enter_gate(Work& work, const StreamRef& stream) {
     StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_acquire);
     return gate && gate->enter(stream);
   }
   static void leave_gate(Work& work) { work.gate_.load(std::memory_order_relaxed)->leave(); }
-  // Closes its gate, and waits until no launch is in it. For an owner whose launches come from several threads, under
-  // the lock with which it calls begun().
+  // Closes its gate, and waits until no launch is in it, so none of this thread may be. For an owner whose launches
+  // come from several threads, under the lock with which it calls begun().
   void close_gate(Work& work);
   // Whether it may be running in our order, as far as that is known without asking.
   bool may_run(Work& work);
@@ -122,6 +115,7 @@ class Onlookers {
 
  private:
   static constexpr std::size_t kMostGone = 64;
+  static constexpr std::chrono::microseconds kBetweenLooks{20};
   static constexpr std::uint32_t kCalm = 256;  // launches since the memory of any work has moved
   // Call::unseen: no op that others may meet; above it, 1 + twice a slot, and 1 if others are under way there.
   static constexpr std::uint32_t kUncounted = 1;
@@ -137,9 +131,6 @@ class Onlookers {
   void was_seen(const Call& call, CUresult result);
   void abandon(const Passage& passage);
   void forget(const Call& call);
-  std::optional<Launch> look_and_begin(const std::shared_ptr<Work>& work, const StreamRef& stream,
-                                       std::span<const StreamRef> others, Works& met);
-  void note_begun(const std::shared_ptr<Work>& work, const Launch& launch, bool good, bool in_our_order);
   static void close(Work& work);
   void close_all();
   void close_those_that_record();

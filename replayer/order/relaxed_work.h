@@ -21,14 +21,12 @@ namespace nimble {
 
 class RelaxedWork {
  public:
-  // A launch in our order. `number` from 1; 0 for one by the gate. `closings`: as of when the work may not have a gate
-  // any more. `repeats`: the next one may come by the gate.
+  // A launch in our order, but by no gate. `number` from 1. `closings`: as of when the work may not have a gate any
+  // more. `repeats`: the next one may come by the gate.
   struct Launch {
     StreamClocks::Op op;
     std::uint64_t number = 0, closings = 0;
     bool repeats = false;
-
-    bool is_by_gate() const { return number == 0; }
   };
   // Whether launches in our order may come by a gate, where nothing else has come since the last one: then no lock is
   // taken. Its owner must bear that others close the gate while the launch is made.

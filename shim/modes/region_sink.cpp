@@ -289,12 +289,14 @@ Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
   if (!region.region_->has_two_orders() || region.in_program_order_.load(std::memory_order_acquire) ||
       !Onlookers::enter_gate(*region.work_, ref))
     return launch_by_lock(region, ref);
-  // One at a time is in the gate.
-  region.by_gate_.store(region.by_gate_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const CUresult result = region.region_->launch(stream, /*in_program_order=*/false);
   if (result == CUDA_SUCCESS) region.work_->launched_by_gate();
+  // One at a time is in the gate.
+  if (result != CUDA_ERROR_INVALID_CONTEXT)
+    region.by_gate_.store(region.by_gate_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Onlookers::leave_gate(*region.work_);
-  return result;
+  // The thread has no context: the other way has the region's.
+  return result == CUDA_ERROR_INVALID_CONTEXT ? launch_by_lock(region, ref) : result;
 }
 
 // In our order, or with nothing running any more that it could meet.

@@ -35,6 +35,11 @@ class Regions(ProgramTest):
             self.assertEqual(plain.stdout, done.stdout)
             self.assertEqual(done.stderr, "launches: 11\n")
 
+    def test_launches_by_threads_without_a_context(self):
+        plain = self.run_program(["regions", "code", 12])
+        done = self.run_program(["regions", "region", 12, "away"], mode="regions")
+        self.assertEqual((plain.stdout, "launches: 11\n"), (done.stdout, done.stderr))
+
     def test_without_nimble_and_in_other_modes_the_code_runs(self):
         plain = self.run_program(["regions", "code", 12])
         for mode, answer in ((None, 1), ("off", 5), ("auto", 5)):

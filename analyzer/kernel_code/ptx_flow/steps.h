@@ -18,8 +18,8 @@ namespace nimble::code {
 
 inline constexpr std::uint32_t kNoCell = 0xffffffffu;
 
-// Where an address can come from. First come the 8-byte words of the packed parameters, then their halves, from which
-// only numbers can come, then these, then `extra` roots.
+// Where an address can come from. First come the 8-byte words of the packed parameters, then their halves, which
+// are parts of addresses at most, then these, then `extra` roots.
 enum PtxRoot : std::uint32_t {
   kRootMemory,   // it was loaded from global memory
   kRootUnknown,  // from a parameter that is not aligned, or from nowhere

@@ -9,7 +9,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr int kMostDepth = 8;               // of predicates that are made of predicates
-constexpr std::size_t kMostCompared = 256;  // expressions of which one comparison is made
+constexpr std::size_t kMostCompared = 256;  // expressions in one comparison
 constexpr std::size_t kMostMade = 12000;    // in the list: after that everything may be
 constexpr auto kFirstSize = static_cast<std::int64_t>(ExpressionLaunch::threads_x);
 constexpr unsigned kBranch = 0x947;
@@ -243,7 +243,7 @@ bool Occurrence::implies(ExpressionId a, ExpressionId b) const {
   return false;
 }
 
-// Conditions of which one holds always.
+// Two conditions, one of which always holds.
 bool Occurrence::are_opposite(ExpressionId a, ExpressionId b) const {
   const auto condition = [&](ExpressionId id) {
     const Expression& each = list_[id];

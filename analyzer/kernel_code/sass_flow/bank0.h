@@ -7,8 +7,9 @@ namespace nimble::code::sass {
 
 // By which words a kernel finds memory of its own: where its stack begins, and the generic addresses of local memory,
 // of its parameters, and of shared memory (later ones ask a special register for its upper half). Measured: what
-// kernels that need these read (nvcc 13.0, sm_75 to sm_121). Kernels that are not nvcc's know where the bank itself
-// begins, too: what cublasLt's nvjet kernels read, whose launches have their tensor maps at these places (sm_90).
+// kernels that need these read (nvcc 13.0, sm_75 to sm_121). Kernels that nvcc did not compile may know where the
+// bank itself begins: those of cublasLt (nvjet) read it there, and their launches' tensor maps are where that leads
+// (sm_90).
 inline constexpr std::int64_t kNowhere = -1;  // no kernel was seen to
 
 struct Bank0 {

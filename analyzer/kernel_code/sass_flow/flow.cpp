@@ -18,7 +18,8 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr unsigned kUtmastg = 0x13b5, kUtmaredg = 0x13b6;
-constexpr std::int64_t kMapBytes = 128, kMapAlignment = 64;
+// A CUtensorMap has 128 bytes; the kernels of cublasLt (nvjet) have maps side by side that have 64.
+constexpr std::int64_t kMapBytes = 64, kMapAlignment = 64;
 constexpr std::size_t kMostUses = 512;           // of one list of words; of more it is not known how far they get
 constexpr std::size_t kMostExpressions = 20000;  // likewise
 constexpr std::size_t kMostDoubtful = 4096;      // places of one kind

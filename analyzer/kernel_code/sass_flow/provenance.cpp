@@ -13,7 +13,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 bool is_computed(Class what) { return what == Class::integer || what == Class::number || what == Class::predicate; }
 
-// Operands that are added to each other, each of which makes an address of the sum.
+// Additions: the sum is an address if one of the operands is.
 bool is_sum(std::string_view name) {
   return is_one_of(name, {"IADD3", "UIADD3", "IADD", "VIADD", "UVIADD", "LOP3", "ULOP3"});
 }
@@ -118,7 +118,7 @@ bool Provenance::may_be(ValueId value, Question question) {
 
 bool Provenance::is_address(ValueId value) { return contents_.contents().is_address(contents_.of(value)); }
 
-// Values of which each would make an address of the result, if it were one itself.
+// The values that make the result an address if they are one.
 std::vector<ValueId> Provenance::addends(ValueId value) {
   const std::uint32_t at = values_.all()[value].instruction;
   const Instruction& instruction = flow_.instructions[at];

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "nimble/nimble.h"
@@ -131,14 +132,17 @@ std::uint64_t digest_of(std::uint64_t digest, const unsigned* values) {
 
 int run(bool launches, int steps, const std::string& address) {
   Program program;
-  program.address = address;
+  if (address != "away") program.address = address;
   nimble_region* region = nullptr;
   bool refused = false;
   std::uint64_t digest = 14695981039346656037u;
   for (int i = 0; i < steps; ++i) {
     for (int k = 0; k < kCount; ++k) program.input[k] = static_cast<unsigned>(i * 977 + k * 31);
     if (launches && region && !refused) {
-      if (const nimble_result result = nimble_region_launch(region, program.stream); result != NIMBLE_SUCCESS) {
+      nimble_result result = NIMBLE_SUCCESS;
+      const auto launch = [&] { result = nimble_region_launch(region, program.stream); };
+      address == "away" ? std::thread(launch).join() : launch();
+      if (result != NIMBLE_SUCCESS) {
         std::fprintf(stderr, "launch: %d\n", result);
         return 1;
       }
@@ -315,6 +319,6 @@ int main(int argc, char** argv) {
   if (what == "errors") return run_errors();
   if (argc >= 3 && argc <= 4 && (what == "code" || what == "region"))
     return run(what == "region", std::atoi(argv[2]), argc == 4 ? argv[3] : "");
-  std::fprintf(stderr, "usage: regions code|region STEPS [end|table|before|padded|reused] | errors\n");
+  std::fprintf(stderr, "usage: regions code|region STEPS [end|table|before|padded|reused|away] | errors\n");
   return 2;
 }

@@ -231,6 +231,7 @@ std::optional<ExpressionId> Addresses::wide_result(Pair pair, int depth) {
   }
   if (instruction.what == Class::load && instruction.memory.size() == 1 && instruction.memory[0].space == Space::global)
     return list_.leaf(ExpressionOp::loaded, 0, 64);
+  if (instruction.what == Class::load) return wide_loaded_back(at, pair, index, depth);
   if (instruction.what != Class::integer && instruction.what != Class::number) return std::nullopt;
   const SourceOperands from = operands_of(flow_, values_, at);
   if (is_product(name) && (instruction.opcode & 0x7f) == 0x25) {

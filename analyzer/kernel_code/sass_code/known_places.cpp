@@ -64,7 +64,14 @@ KnownPlaces::Known KnownPlaces::known_result(const Value& value, int depth) cons
   const Registers& first = instruction.written[0];
   if (value.variable != variable_of(first.file, first.first)) return {};  // not the lower half
   const std::string_view name = instruction.name;
-  const bool is_move = name == "MOV" || name == "UMOV" || name == "R2UR" || instruction.what == Class::constant_load;
+  // A product of zeros, and a constant that is added.
+  constexpr unsigned kLowProduct = 0x24, kThirdIsConstant = 3, kWithCarry = 74, kNegated = 75;
+  const bool is_added_to_zero = name == "IMAD" && instruction.read.size() == 0 && instruction.constant &&
+                                (instruction.opcode & 0x7f) == kLowProduct &&
+                                (instruction.opcode >> 9 & 7) == kThirdIsConstant &&
+                                flow_.word(at).bit(kWithCarry) == 0 && flow_.word(at).bit(kNegated) == 0;
+  const bool is_move =
+      name == "MOV" || name == "UMOV" || name == "R2UR" || is_added_to_zero || instruction.what == Class::constant_load;
   const bool is_sum = name == "IADD3" || name == "UIADD3" || name == "VIADD" || name == "UVIADD" || name == "IADD" ||
                       (name == "IMAD" && instruction.read.size() == 1);
   if (!is_move && !is_sum) return {};

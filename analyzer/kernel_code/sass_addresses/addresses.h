@@ -94,6 +94,8 @@ class Addresses {
   std::optional<ExpressionId> wide_sum(Pair pair, int depth);
   std::optional<ExpressionId> wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
                                                const SourceOperands& h, int depth);
+  std::optional<ExpressionId> wide_sum_with_upper_bits(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                                       std::span<const SourceOperand> highs, int depth);
   bool addends(std::uint32_t at, const SourceOperands& from, std::array<SourceOperand, 3>& out, int depth);
   std::optional<ExpressionId> wide_shift(Pair pair, int depth);
   std::optional<ExpressionId> wide_extended(Pair pair, int depth);

@@ -91,6 +91,7 @@ class Addresses {
   ExpressionId wide_choice(Pair pair, int depth);
   ExpressionId wide_written(Pair pair, int depth);
   std::optional<ExpressionId> wide_result(Pair pair, int depth);
+  std::optional<ExpressionId> wide_param_at(std::uint32_t at, std::int64_t offset, int depth);
   std::optional<ExpressionId> wide_sum(Pair pair, int depth);
   std::optional<ExpressionId> wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
                                                const SourceOperands& h, int depth);

@@ -94,7 +94,7 @@ class Kernel(make_index_kernels.Kernel):
 
     def plain(self):
         p = self.pointer()
-        divided = f"((i64){self.mode()} - {self.rng.choice(self.longs)} * blockIdx.x)"
+        divided = f"((i64){self.mode()} - {self.pick('5', '3', f'{self.rng.choice(self.longs)} * blockIdx.x')})"
         return self.pick(p, f"{p} + {self.thread()}", f"{p} + {divided} / {self.pick('4', '8', '64')}", f"{p} + blockIdx.x * {self.rng.choice(self.longs)}", f"{p} + {self.mode()}")
 
     # ---- statements ----
@@ -220,7 +220,7 @@ class Kernel(make_index_kernels.Kernel):
         """What decides lies in local memory; it is stored anew under a condition, in a loop, by a byte, by a pointer."""
         k, q, i = self.new("k"), self.new("q"), self.new("i")
         how = self.pick(0, 0, 1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 7, 7, 8, 9)
-        is_large = how in (0, 5, 6) and self.chance(80)  # what is not known to be stored, and nothing else
+        is_large = how in (0, 5, 6, 7) and self.chance(80)  # what is not known to be stored, and nothing else
         # That an element is taken by an index keeps them all in memory.
         self.say(f"volatile int {k}[40]{'' if how == 0 else f' = {{{self.mode()}, {self.small()}, {self.mode()}, 1}}'};")
         self.say(f"if (acc == 77) acc += {k}[threadIdx.x & 31];")
@@ -236,7 +236,7 @@ class Kernel(make_index_kernels.Kernel):
         elif how == 6:
             self.say(f"*({self.decides()} ? (volatile int*){k} : (volatile int*){self.pointer()}) = {self.mode()} + 100;")
         elif how == 7:
-            self.say(f"{k}[{self.mode()} & 1] = {self.mode()};")
+            self.say(f"{k}[{self.mode()} & 1] = {self.mode()}{' + 100' if is_large else ''};")
         self.say(f"int* {q} = {self.plain()};")
         holds = f"({k}[0] & ~3) != 0" if is_large else f"{k}[0] {self.pick('==', '!=', '<', '>')} {self.small()}"
         what = self.element() if is_large else self.pick(self.doubtful(), self.doubtful(), self.plain())

@@ -223,7 +223,7 @@ class Kernel(make_index_kernels.Kernel):
         is_large = how in (0, 5, 6, 7) and self.chance(80)  # what is not known to be stored, and nothing else
         # That an element is taken by an index keeps them all in memory.
         self.say(f"volatile int {k}[40]{'' if how == 0 else f' = {{{self.mode()}, {self.small()}, {self.mode()}, 1}}'};")
-        self.say(f"if (acc == 77) acc += {k}[threadIdx.x & 31];")
+        self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {k}[threadIdx.x & 31];")
         if how in (0, 1, 2, 3):
             self.say(f"if ({self.decides()}) {k}[0] = {self.mode()};")
         elif how == 4:
@@ -247,14 +247,14 @@ class Kernel(make_index_kernels.Kernel):
         q, p = self.new("q"), self.new("p")
         a = self.rng.choice(self.arrays)
         self.say(f"int** volatile {q}[40] = {{{self.decides()} ? {a} : nullptr, {a}}};")
-        self.say(f"if (acc == 77) acc += {q}[threadIdx.x & 31] == nullptr;")
+        self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {q}[threadIdx.x & 31] == nullptr;")
         if self.chance(40):
             self.say(f"if ({self.decides()}) {q}[0] = {self.pick('nullptr', self.rng.choice(self.arrays))};")
         self.say(f"int** {p} = {q}[0];")
         self.say(f"if ({p}) {{ {self.touch(f'{p}[{self.small()}]', '0')} }}")
         if self.chance(50):
             self.say(f"int* volatile {q}k[40] = {{{self.plain()}, {self.pointer()}}};")
-            self.say(f"if (acc == 78) {self.touch(f'{q}k[threadIdx.x & 31]', '0')}")
+            self.say(f"if ({self.rng.choice(self.ints)} == 78) {self.touch(f'{q}k[threadIdx.x & 31]', '0')}")
             self.say(self.touch(f"{q}k[0]", self.pick("0", "(int)threadIdx.x")))
 
     def by_index(self):

@@ -189,9 +189,6 @@ CHOICES = {
         "alternatives.assign(2, alternatives.front());"),
     "what was there before anything was stored is not loaded": (
         "sass_addresses/local_memory.cpp", "if (is_before) return all;\n  }\n  return nullptr;", "}\n  return all;"),
-    "what is stored at an unknown place of local memory is not loaded": (
-        "sass_code/local_words.cpp", "if (instruction.what != Class::store || !place ||",
-        "if (!place) return true;\n  if (instruction.what != Class::store ||"),
     "an index into the parameters leads to the first of them": (
         "../addresses/evaluate.cpp", "word <= last; word += kWord", "word <= first; word += kWord"),
     "what rounds a quotient to zero is not added": (

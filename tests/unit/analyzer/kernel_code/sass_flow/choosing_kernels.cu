@@ -81,8 +81,9 @@ extern "C" __global__ void by_kept_byte(float* out, float* base, float** array, 
   out[threadIdx.x] = p[threadIdx.x];
 }
 extern "C" __global__ void by_one_of_kept(float* out, float* base, float** array, int mode) {
-  volatile int kept[40] = {mode, mode, mode, mode};
-  kept[threadIdx.x & 31] = 3;
+  volatile int kept[1000] = {mode, mode, mode, mode};
+  kept[threadIdx.x] = 4;
+  if (*out == 7) *out = kept[threadIdx.y];
   float* p = kept[0] == 3 ? array[blockIdx.x] : base;
   out[threadIdx.x] = p[threadIdx.x];
 }

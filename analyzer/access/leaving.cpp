@@ -193,6 +193,31 @@ bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const Prove
   return !groups.empty();
 }
 
+bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word) {
+  if (word_at(op.call.params, word) == 0) return false;
+  // As if it were a pointer: then it is seen where it gets to.
+  std::vector<std::uint32_t> pointers = pointer_words(op);
+  const auto place = std::ranges::lower_bound(pointers, word);
+  if (place == pointers.end() || *place != word) pointers.insert(place, word);
+  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
+  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
+  for (const AddressGroup* const group : groups) {
+    const auto reached = reach(proof.extents, *group, word, launch);
+    if (!reached || !reached->empty()) return false;
+  }
+  return proof.extents.of_accesses && !groups.empty();
+}
+
+void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
+                Pinned& pinned) {
+  for (const AddressGroup* const group : groups_of(proof, access)) {
+    const Sources sources = sources_of(proof.extents, *group);
+    pinned.shape |= sources.shape;
+    for (const std::uint32_t at : sources.params)
+      if (at + 4 <= word || at >= word + 8) pin_number(op, at, 4, pinned.params);
+  }
+}
+
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
   std::vector<Access> found;
   add_left_objects(op, extents, found);

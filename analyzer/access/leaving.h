@@ -24,6 +24,14 @@ bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const Prove
 // Adds what has to stay as it is for that to hold.
 void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, Pinned& pinned);
 
+// Whether the access leaves alone what is in this word, which is no pointer that is known, and not zero: what is
+// computed from the launch's numbers leads to others of its words alone.
+bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word);
+
+// Adds what has to stay as it is for that to hold.
+void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
+                Pinned& pinned);
+
 // Whether there is any.
 bool leaves_objects(const OpQuestion& op, const AddressExtents& extents);
 

@@ -163,6 +163,8 @@ class Evaluation {
         return Range::number(each.value, each.bits);
       case param:
         return parameter(each);
+      case param_at:
+        return parameter_at(each);
       case ExpressionOp::launch:
         return of_launch(static_cast<ExpressionLaunch>(each.value), each.bits);
       case up_to:
@@ -190,6 +192,23 @@ class Evaluation {
     std::uint64_t value = 0;
     std::memcpy(&value, launch_.params.data() + first, bytes);
     return Range::number(static_cast<Range::Number>(value), each.bits);
+  }
+
+  // Any of the words to which the index leads, if all of them are pointers.
+  Range parameter_at(const Expression& each) const {
+    constexpr Range::Number kWord = 8;
+    const Range& index = ranges_[each.a];
+    if (!index.reached) return {};
+    const Range::Number first = index.lo + each.value, last = index.hi + each.value;
+    const bool is_known = index.base == Range::kNoBase && !index.indexed && first >= 0 && first % kWord == 0 &&
+                          last + kWord <= static_cast<Range::Number>(launch_.params.size());
+    if (!is_known) return Range::full(each.bits);
+    Range result;
+    for (auto word = static_cast<std::uint32_t>(first); word <= last; word += kWord) {
+      if (!std::ranges::binary_search(launch_.pointers, word)) return Range::full(each.bits);
+      result = analyzer::either(result, Range::pointer(word), each.bits, focus_);
+    }
+    return result;
   }
 
   Range of_launch(ExpressionLaunch which, unsigned bits) const {
@@ -267,7 +286,8 @@ bool is_well_formed(const AddressExtents& extents) {
   for (std::size_t at = 0; at < expressions.size(); ++at) {
     const Expression& each = expressions[at];
     if ((each.bits != 32 && each.bits != 64) || each.op > where) return false;
-    const bool widens = each.op == widen || each.op == widen_signed, halves = each.op == low || each.op == high;
+    const bool widens = each.op == widen || each.op == widen_signed || each.op == param_at,
+               halves = each.op == low || each.op == high;
     if ((widens && each.bits != 64) || (halves && each.bits != 32)) return false;
     constexpr std::int64_t kMost = 0xffffffff;
     const bool is_small = each.value >= 0 && (each.bits == 64 || each.value <= kMost);
@@ -281,6 +301,8 @@ bool is_well_formed(const AddressExtents& extents) {
     if ((each.op == remainder || each.op == remainder_signed) && (each.value < 1 || each.value > kMostDivisors))
       return false;
     if (each.op == param && each.a > each.bits / 8) return false;
+    constexpr std::int64_t kMostParams = std::int64_t{1} << 20;  // bytes
+    if (each.op == param_at && (each.value < 0 || each.value > kMostParams)) return false;
     if (each.op == ExpressionOp::either && each.value < kRestOfChoice) return false;
     for (unsigned i = 0; i < operands_of(each.op); ++i) {
       const std::uint32_t operand = i == 0 ? each.a : each.b;
@@ -320,6 +342,8 @@ std::vector<NumberAt> numbers_added(const AddressExtents& extents, const Address
       case param:
         found.push_back({static_cast<std::uint32_t>(each.value), each.a});
         break;
+      case param_at:
+        break;  // a pointer
       case multiply_high:
       case multiply_high_signed:
       case remainder:

@@ -15,16 +15,17 @@ __device__ __noinline__ int* picked(int mode, int** array, int* p, int i) { retu
 __device__ __noinline__ int* either(bool which, int** array, int* p) { if (which) return array[threadIdx.x & 3]; return p; }
 __device__ __noinline__ void put_in(int** array, int i) { if (array) array[i & 15][2] = i; }
 struct Mode { short kind; unsigned char batched, flags; };
+struct Table { int* at[12]; };
 """
 
 
 class Kernel(make_index_kernels.Kernel):
     def make_params(self):
         kinds = ["pointer"] * self.rng.randint(2, 5) + ["array"] * self.rng.randint(1, 3) + ["int"] * self.rng.randint(2, 3)
-        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "long") if self.chance(50)]
+        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "long", "table") if self.chance(50)]
         self.rng.shuffle(kinds)
         self.divider = self.offsets = None
-        self.arrays, self.modes, self.halves, self.kinds = [], [], [], {"arrays": [], "halves": []}
+        self.arrays, self.modes, self.halves, self.tables, self.kinds = [], [], [], [], {"arrays": [], "halves": []}
         for kind in kinds:
             if kind == "pointer":
                 self.param("int*", 8, 8, self.pointers, [0])
@@ -34,6 +35,8 @@ class Kernel(make_index_kernels.Kernel):
             elif kind == "half":
                 self.param("u64", 8, 8, self.halves)
                 self.kinds["halves"].append(self.offset - 8)
+            elif kind == "table":
+                self.param("const __grid_constant__ Table", 96, 8, self.tables, range(0, 96, 8))
             elif kind == "int":
                 self.param("int", 4, 4, self.ints)
             elif kind == "unsigned":
@@ -91,14 +94,16 @@ class Kernel(make_index_kernels.Kernel):
 
     def plain(self):
         p = self.pointer()
-        return self.pick(p, f"{p} + {self.thread()}", f"{p} + blockIdx.x * {self.rng.choice(self.longs)}", f"{p} + {self.mode()}")
+        divided = f"((i64){self.mode()} - {self.pick('5', '3', f'{self.rng.choice(self.longs)} * blockIdx.x')})"
+        return self.pick(p, f"{p} + {self.thread()}", f"{p} + {divided} / {self.pick('4', '8', '64')}", f"{p} + blockIdx.x * {self.rng.choice(self.longs)}", f"{p} + {self.mode()}")
 
     # ---- statements ----
 
     def statement(self):
         maker = self.rng.choice([self.branched, self.branched, self.selected, self.selected, self.switched, self.overwritten,
                                  self.within, self.looped, self.by_function, self.guarded_load, self.kept,
-                                 self.loaded_before, self.called_twice])
+                                 self.loaded_before, self.called_twice, self.spilled, self.spilled, self.spilled, self.spilled_pointer,
+                                 self.by_index, self.by_index])
         self.in_branch = True
         self.say("{")
         self.indent += 1
@@ -211,10 +216,68 @@ class Kernel(make_index_kernels.Kernel):
         self.say(f"int {k} = {self.mode()} & 1;")
         self.say(self.touch(f"{q}[{self.pick(k, '0', '1')}]", "0"))
 
+    def spilled(self):
+        """What decides lies in local memory; it is stored anew under a condition, in a loop, by a byte, by a pointer."""
+        k, q, i = self.new("k"), self.new("q"), self.new("i")
+        how = self.pick(0, 0, 1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 7, 7, 8, 9)
+        is_large = how in (0, 5, 6, 7) and self.chance(80)  # what is not known to be stored, and nothing else
+        # That an element is taken by an index keeps them all in memory.
+        self.say(f"volatile int {k}[40]{'' if how == 0 else f' = {{{self.mode()}, {self.small()}, {self.mode()}, 1}}'};")
+        self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {k}[threadIdx.x & 31];")
+        if how in (0, 1, 2, 3):
+            self.say(f"if ({self.decides()}) {k}[0] = {self.mode()};")
+        elif how == 4:
+            head, tail = self.loop(i)
+            self.say(head)
+            self.say(f"  {k}[0] = {k}[0] + 1;")
+            self.say(tail)
+        elif how == 5:
+            self.say(f"((volatile unsigned char*){k})[{1 if is_large else self.pick('0', '1')}] = {1 if is_large else self.mode()};")
+        elif how == 6:
+            self.say(f"*({self.decides()} ? (volatile int*){k} : (volatile int*){self.pointer()}) = {self.mode()} + 100;")
+        elif how == 7:
+            self.say(f"{k}[{self.mode()} & 1] = {self.mode()}{' + 100' if is_large else ''};")
+        self.say(f"int* {q} = {self.plain()};")
+        holds = f"({k}[0] & ~3) != 0" if is_large else f"{k}[0] {self.pick('==', '!=', '<', '>')} {self.small()}"
+        what = self.element() if is_large else self.pick(self.doubtful(), self.doubtful(), self.plain())
+        self.say(f"if ({holds}) {q} = {what};")
+        self.uses(q)
+
+    def spilled_pointer(self):
+        q, p = self.new("q"), self.new("p")
+        a = self.rng.choice(self.arrays)
+        self.say(f"int** volatile {q}[40] = {{{self.decides()} ? {a} : nullptr, {a}}};")
+        self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {q}[threadIdx.x & 31] == nullptr;")
+        if self.chance(40):
+            self.say(f"if ({self.decides()}) {q}[0] = {self.pick('nullptr', self.rng.choice(self.arrays))};")
+        self.say(f"int** {p} = {q}[0];")
+        self.say(f"if ({p}) {{ {self.touch(f'{p}[{self.small()}]', '0')} }}")
+        if self.chance(50):
+            self.say(f"int* volatile {q}k[40] = {{{self.plain()}, {self.pointer()}}};")
+            self.say(f"if ({self.rng.choice(self.ints)} == 78) {self.touch(f'{q}k[threadIdx.x & 31]', '0')}")
+            self.say(self.touch(f"{q}k[0]", self.pick("0", "(int)threadIdx.x")))
+
+    def by_index(self):
+        """One of the pointers among the parameters."""
+        if not self.tables:
+            return self.spilled()
+        q, t = self.new("q"), self.rng.choice(self.tables)
+        at = self.pick("blockIdx.x & 7", "min((int)blockIdx.x, 9)", f"{self.mode()} & 3", "threadIdx.x & 1", "(blockIdx.x & 1) + 1",
+                       "(threadIdx.x >> 4) & 1", "gridDim.x & 3", "blockIdx.x")
+        self.say(f"int* {q} = {t}.at[{at}];")
+        if self.chance(30):
+            self.say(f"if ({self.decides()}) {q} = {self.plain()};")
+        self.uses(q)
+
     def make_body(self):
         self.say(f"int acc = {self.pick('1', self.thread())};")
-        for _ in range(self.rng.randint(1, 3)):
-            self.statement()
+        if self.chance(25):  # so that nothing else is doubtful
+            self.say("{")
+            self.spilled()
+            self.say("}")
+        else:
+            for _ in range(self.rng.randint(1, 3)):
+                self.statement()
         self.say(f"{self.pointers[0]}[threadIdx.x] = acc;")
 
     def layout(self):

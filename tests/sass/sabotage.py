@@ -189,6 +189,15 @@ CHOICES = {
         "sass_flow/flow.cpp", "if (is_number) {", "if (is_number && words.empty()) {"),
     "what nothing else is known of is not touched": (
         "sass_flow/flow.cpp", "return doubt(at, by_launch().occurrence.of(at), objections", "return doubt(at, by_launch().occurrence.never(), objections"),
+    "of what was stored in local memory, the first is loaded": (
+        "sass_addresses/local_memory.cpp", "if (alternatives.size() == 1) alternatives.push_back(alternatives.front());",
+        "alternatives.assign(2, alternatives.front());"),
+    "what was there before anything was stored is not loaded": (
+        "sass_addresses/local_memory.cpp", "if (is_before) return all;\n  }\n  return nullptr;", "}\n  return all;"),
+    "an index into the parameters leads to the first of them": (
+        "../addresses/evaluate.cpp", "word <= last; word += kWord", "word <= first; word += kWord"),
+    "what rounds a quotient to zero is not added": (
+        "sass_addresses/wide_sums.cpp", "list_.add(list_.make(ExpressionOp::widen, bits),", "list_.add(list_.number(0, 64),"),
     "parameters are read at the next word": (
         "../addresses/evaluate.cpp", "std::memcpy(&value, launch_.params.data() + first, bytes);",
         "std::memcpy(&value, launch_.params.data() + (first + 8 < launch_.params.size() ? first + 4 : first), bytes);"),

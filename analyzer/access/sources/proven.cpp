@@ -49,6 +49,11 @@ const ParamCondition* excluding(const OpQuestion& op, const ProvenAccess& access
   return found == access.when.end() ? nullptr : &*found;
 }
 
+// Whether it may be an address of memory that the trace does not know.
+bool may_be_stray(const OpQuestion& op, std::uint32_t at) {
+  return is_unsure_near(op, at) || (pointer_at(op, at) == nullptr && may_lead_elsewhere(op, at));
+}
+
 bool has_numbers(const OpQuestion& op) {
   bool any = false;
   for_each_number(op, [&](std::uint32_t at, std::uint32_t count) {
@@ -115,10 +120,11 @@ std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const Proven
   if (std::ranges::none_of(access.at, is_known) && touches_nothing(op, proof, access)) return {};
   bool leads = false, disguised = false;
   for (std::uint32_t at : access.at) {
-    const bool pointer = pointer_at(op, at) != nullptr;
+    const bool pointer = pointer_at(op, at) != nullptr, is_stray = may_be_stray(op, at);
+    if (is_stray && takes_others(op, proof, access, at)) continue;
     leads |= pointer;
     disguised |= !pointer && word_at(op.call.params, at) != 0;
-    if (is_unsure_near(op, at) || (!pointer && may_lead_elsewhere(op, at)))
+    if (is_stray)
       return "the word at byte " + std::to_string(at) +
              " of its parameters does not point into an allocation that the trace knows";
   }
@@ -154,6 +160,8 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
       pinned.params.emplace_back(why->at, why->bytes);
       continue;
     }
+    for (const std::uint32_t at : access.at)
+      if (may_be_stray(op, at) && takes_others(op, proof, access, at)) pin_others(op, proof, access, at, pinned);
     if (std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; })) continue;
     const bool is_nothing = touches_nothing(op, proof, access);
     if (is_nothing) pin_nothing(op, proof, access, pinned);

@@ -55,7 +55,12 @@ std::unordered_set<std::uint32_t> blocks_in_loops(const ControlFlow& flow) {
 }  // namespace
 
 Addresses::Addresses(const Kernel& kernel, const ControlFlow& flow, const Values& values)
-    : kernel_(kernel), flow_(flow), values_(values), conditions_(flow, values), loops_(blocks_in_loops(flow)) {}
+    : kernel_(kernel),
+      flow_(flow),
+      values_(values),
+      conditions_(flow, values),
+      local_words_(kernel, flow, values),
+      loops_(blocks_in_loops(flow)) {}
 
 // Whether it is of what an instruction writes and what was there, even where nothing is known of its condition: one
 // that never holds. Such a choice comes right after what is written.

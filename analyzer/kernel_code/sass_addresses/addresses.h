@@ -21,6 +21,7 @@
 #include "analyzer/kernel_code/sass_addresses/operands.h"
 #include "analyzer/kernel_code/sass_code/control_flow.h"
 #include "analyzer/kernel_code/sass_code/kernel.h"
+#include "analyzer/kernel_code/sass_code/local_words.h"
 #include "analyzer/kernel_code/sass_code/values.h"
 
 namespace nimble::code::sass {
@@ -74,7 +75,7 @@ class Addresses {
   ExpressionId select(std::uint32_t at, int depth);
   ExpressionId permute(std::uint32_t at, int depth);
   ExpressionId special(std::uint32_t at);
-  ExpressionId load(std::uint32_t at, unsigned index);
+  ExpressionId load(std::uint32_t at, ValueId value, unsigned index, int depth);
   ExpressionId constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed);
   ExpressionId of_other_lane(ExpressionId id);
   ExpressionId operand(std::uint32_t at, const SourceOperand& operand, int depth);
@@ -90,9 +91,12 @@ class Addresses {
   ExpressionId wide_choice(Pair pair, int depth);
   ExpressionId wide_written(Pair pair, int depth);
   std::optional<ExpressionId> wide_result(Pair pair, int depth);
+  std::optional<ExpressionId> wide_param_at(std::uint32_t at, std::int64_t offset, int depth);
   std::optional<ExpressionId> wide_sum(Pair pair, int depth);
   std::optional<ExpressionId> wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
                                                const SourceOperands& h, int depth);
+  std::optional<ExpressionId> wide_sum_with_upper_bits(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                                       std::span<const SourceOperand> highs, int depth);
   bool addends(std::uint32_t at, const SourceOperands& from, std::array<SourceOperand, 3>& out, int depth);
   std::optional<ExpressionId> wide_shift(Pair pair, int depth);
   std::optional<ExpressionId> wide_extended(Pair pair, int depth);
@@ -108,6 +112,12 @@ class Addresses {
   bool is_same_choice(std::uint32_t low, std::uint32_t high) const;
   const SourceOperand* moved(std::uint32_t at, const SourceOperands& from) const;
   int match(const SourceOperand& low, const SourceOperand& high) const;
+
+  // ---- in local memory (local_memory.cpp) ----
+  const std::vector<LocalWords::Stored>* kept(std::uint32_t at, unsigned index) const;
+  ExpressionId loaded_back(std::uint32_t at, ValueId value, unsigned index, int depth);
+  std::optional<ExpressionId> wide_loaded_back(std::uint32_t at, Pair pair, unsigned index, int depth);
+  ExpressionId filled_at_any_time(ExpressionId choice, std::vector<ExpressionId> alternatives);
 
   // ---- division (division.cpp) ----
   std::optional<std::uint32_t> written_by(const SourceOperand& operand, std::string_view name) const;
@@ -135,6 +145,7 @@ class Addresses {
   const Values& values_;
   ExpressionList list_;
   Conditions conditions_;
+  const LocalWords local_words_;
   std::unordered_map<ValueId, ExpressionId> narrow_;
   std::unordered_map<std::uint64_t, ExpressionId> wide_;
   std::unordered_set<std::uint32_t> loops_;  // blocks that can be reached from themselves

@@ -34,7 +34,7 @@ ExpressionId ExpressionList::complement(ExpressionId a) { return add(negate(a), 
 ExpressionId ExpressionList::make(ExpressionOp op, ExpressionId a, ExpressionId b, std::int64_t value) {
   using enum ExpressionOp;
   const bool halves = op == low || op == high, widens = op == ExpressionOp::widen || op == widen_signed;
-  const unsigned bits = widens ? 64 : halves ? 32 : all_[a].bits;
+  const unsigned bits = widens || op == param_at ? 64 : halves ? 32 : all_[a].bits;
   if (op == add && is_number(a, 0)) return b;
   if (op == add && is_number(b, 0)) return a;
   if (op == multiply && (is_number(a, 0) || is_number(b, 1))) return a;
@@ -47,7 +47,7 @@ ExpressionId ExpressionList::make(ExpressionOp op, ExpressionId a, ExpressionId 
     return number(op == widen_signed ? all_[a].value : static_cast<std::uint32_t>(all_[a].value), 64);
   // Whatever is made of anything is anything.
   const bool is_one = operands_of(op) == 1;
-  if (all_[a].op == ExpressionOp::unknown && (is_one ? !widens : op == add || op == bit_xor))
+  if (all_[a].op == ExpressionOp::unknown && (is_one ? !widens && op != param_at : op == add || op == bit_xor))
     return this->unknown(bits);
   if (!is_one && all_[b].op == ExpressionOp::unknown && (op == add || op == bit_xor)) return this->unknown(bits);
   return keep({op, static_cast<std::uint8_t>(bits), a, is_one ? 0 : b, value});

@@ -84,7 +84,7 @@ ExpressionId Addresses::written(ValueId value, int depth) {
     }
     case Class::load:
     case Class::atomic:
-      return load(at, index);
+      return load(at, value, index, depth);
     case Class::integer:
     case Class::number:
       break;
@@ -270,12 +270,12 @@ ExpressionId Addresses::special(std::uint32_t at) {
   return list_.unknown(32);
 }
 
-// What lies in global memory was put there by others, or is an index of the kernel's own; what it keeps in shared and
-// local memory is whatever it computed.
-ExpressionId Addresses::load(std::uint32_t at, unsigned) {
+// What lies in global memory was put there by others, or is an index of the kernel's own; what it keeps in shared
+// memory is whatever it computed.
+ExpressionId Addresses::load(std::uint32_t at, ValueId value, unsigned index, int depth) {
   const Instruction& instruction = flow_.instructions[at];
   const bool is_global = instruction.memory.size() == 1 && instruction.memory[0].space == Space::global;
-  return is_global ? list_.leaf(ExpressionOp::loaded, 0, 32) : list_.unknown(32);
+  return is_global ? list_.leaf(ExpressionOp::loaded, 0, 32) : loaded_back(at, value, index, depth);
 }
 
 // ---- arithmetic ----

@@ -224,13 +224,14 @@ std::optional<ExpressionId> Addresses::wide_result(Pair pair, int depth) {
   const Word word = flow_.word(at);
   if (instruction.what == Class::constant_load) {
     const std::int64_t offset = std::int64_t{instruction.constant->offset} + 4 * index - kernel_.params_at;
-    if (instruction.constant->index || instruction.constant->bank != 0 || offset < 0 || word.bits(73, 3) < 5 ||
-        offset + 8 > kernel_.param_bytes)
+    if (instruction.constant->index) return wide_param_at(at, offset, depth);
+    if (instruction.constant->bank != 0 || offset < 0 || word.bits(73, 3) < 5 || offset + 8 > kernel_.param_bytes)
       return std::nullopt;
     return list_.leaf(ExpressionOp::param, offset, 64, 8);
   }
   if (instruction.what == Class::load && instruction.memory.size() == 1 && instruction.memory[0].space == Space::global)
     return list_.leaf(ExpressionOp::loaded, 0, 64);
+  if (instruction.what == Class::load) return wide_loaded_back(at, pair, index, depth);
   if (instruction.what != Class::integer && instruction.what != Class::number) return std::nullopt;
   const SourceOperands from = operands_of(flow_, values_, at);
   if (is_product(name) && (instruction.opcode & 0x7f) == 0x25) {
@@ -258,6 +259,19 @@ std::optional<ExpressionId> Addresses::wide_result(Pair pair, int depth) {
     if (word.bits(72, 8) == kZeroRegister) return list_.number(0, 64);
   }
   return std::nullopt;
+}
+
+// By an index into the parameters: which of them it is.
+std::optional<ExpressionId> Addresses::wide_param_at(std::uint32_t at, std::int64_t offset, int depth) {
+  const ConstantOperand& constant = *flow_.instructions[at].constant;
+  constexpr unsigned kSizeAt = 73, kWide = 5;
+  const auto index = values_.read(at, *constant.index);
+  if (constant.bank != 0 || offset < 0 || offset >= kernel_.param_bytes || index.size() != 1 ||
+      flow_.word(at).bits(kSizeAt, 3) < kWide)
+    return std::nullopt;
+  const ExpressionId id = narrowed(at, index[0], of(index[0], depth + 1), depth + 1);
+  if (list_.is_unknown(id)) return std::nullopt;
+  return list_.make(ExpressionOp::param_at, id, id, offset);
 }
 
 ExpressionId Addresses::wide_operand(std::uint32_t at, const SourceOperand& operand, int depth) {

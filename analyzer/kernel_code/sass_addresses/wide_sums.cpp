@@ -83,6 +83,24 @@ bool Addresses::addends(std::uint32_t at, const SourceOperands& from, std::array
   return true;
 }
 
+// LEA.HI for the lower half, and for the upper one its carry: the upper bits of what is shifted are added, which is how
+// a number is rounded to zero before it is divided by a power of two.
+std::optional<ExpressionId> Addresses::wide_sum_with_upper_bits(std::uint32_t low, const SourceOperands& l,
+                                                                std::uint32_t high,
+                                                                std::span<const SourceOperand> highs, int depth) {
+  const SourceOperand* upper = nullptr;
+  for (const SourceOperand& each : highs) {
+    if (each.negated || (upper != nullptr && each.kind != SourceOperand::Kind::zero)) return std::nullopt;
+    if (each.kind != SourceOperand::Kind::zero) upper = &each;
+  }
+  const ExpressionId a = flow_.word(low).bit(73) != 0 ? list_.make(ExpressionOp::widen_signed, plain(low, l.a, depth))
+                                                      : wide_operand(low, l.a, low, l.c, depth);
+  const ExpressionId by = list_.number(static_cast<std::int64_t>(flow_.word(low).bits(75, 5)), 32);
+  const ExpressionId bits = list_.make(ExpressionOp::high, list_.make(ExpressionOp::shift_left, a, by));
+  return list_.add(list_.make(ExpressionOp::widen, bits),
+                   wide_operand(low, l.b, high, upper != nullptr ? *upper : SourceOperand{}, depth));
+}
+
 // LEA for the lower half, and for the upper one the sum with what was shifted out, which was found before.
 std::optional<ExpressionId> Addresses::wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
                                                         const SourceOperands& h, int depth) {
@@ -90,7 +108,8 @@ std::optional<ExpressionId> Addresses::wide_shifted_sum(std::uint32_t low, const
   const unsigned form = flow_.instructions[low].opcode >> 9 & 7;
   const bool negates = low_word.bit(72) != 0 || (low_word.bit(63) != 0 && form != 2 && form != 4);
   std::array<SourceOperand, 3> highs;
-  if (low_word.bit(80) != 0 || negates || !addends(high, h, highs, depth)) return std::nullopt;
+  if (negates || !addends(high, h, highs, depth)) return std::nullopt;
+  if (low_word.bit(80) != 0) return wide_sum_with_upper_bits(low, l, high, highs, depth);
   for (std::size_t i = 0; i < highs.size(); ++i) {
     std::uint32_t shifts = 0;
     unsigned index = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "analyzer/kernel_code/sass_flow/bank0.h"
+#include "analyzer/kernel_code/sass_code/bank0.h"
 #include "analyzer/kernel_code/sass_flow/transfer.h"
 
 namespace nimble::code::sass {
@@ -19,6 +19,7 @@ ContentsFlow::ContentsFlow(const Kernel& kernel, const ControlFlow& flow, const 
     : kernel_(kernel),
       flow_(flow),
       values_(values),
+      places_(kernel, flow, values),
       contents_((kernel.param_bytes + 7) / 8),
       state_(values.all().size()),
       readers_(values.all().size()),

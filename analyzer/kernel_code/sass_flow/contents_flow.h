@@ -13,6 +13,7 @@
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
 #include "analyzer/kernel_code/sass_code/kernel.h"
+#include "analyzer/kernel_code/sass_code/known_places.h"
 #include "analyzer/kernel_code/sass_code/values.h"
 #include "analyzer/kernel_code/sass_flow/roots.h"
 
@@ -36,8 +37,7 @@ class ContentsFlow {
   bool is_own(const Address& address);
   // All that the instruction may put into memory there: what it reads that is no part of its addresses.
   Content stored(std::uint32_t instruction);
-  // Where among the parameters an address of the parameters' space lies that stands in these registers.
-  std::optional<std::int64_t> place_in_params(std::uint32_t instruction, const Registers& registers) const;
+  const KnownPlaces& places() const { return places_; }
   const Content& of(ValueId value) const { return state_[value]; }
   // Whether it may be a half of an address that comes from there.
   bool may_come_from(const Content& content, Root root) {
@@ -49,14 +49,6 @@ class ContentsFlow {
   const Content& shared() const { return shared_; }
 
  private:
-  // A value that is a known place plus a constant.
-  struct Known {
-    enum class Base : std::uint8_t { none, stack, params };
-    Base base = Base::none;
-    std::int64_t offset = 0;
-    bool operator==(const Known&) const = default;
-  };
-
   void find_users();
   void find_order();
   void apply(std::uint32_t instruction);
@@ -77,14 +69,12 @@ class ContentsFlow {
   Content parameter(std::int64_t offset, unsigned bytes);
   Content any_parameter(unsigned bytes, unsigned index);
   Content symbol(const SymbolAt& symbol, unsigned index);
-  Known known(ValueId value, int depth = 0) const;
-  Known known_result(const Value& value, int depth) const;
-  std::optional<std::int64_t> local_place(std::uint32_t instruction, const MemoryOperand& operand) const;
   void enqueue(std::uint32_t node);
 
   const Kernel& kernel_;
   const ControlFlow& flow_;
   const Values& values_;
+  const KnownPlaces places_;
   Contents contents_;
   std::vector<Content> state_;                                 // by value
   std::vector<std::vector<std::uint32_t>> readers_, choices_;  // by value: instructions, and choices, that it goes into

@@ -174,7 +174,7 @@ class Judge {
   bool map(std::uint32_t at) {
     const Instruction& instruction = flow_.instructions[at];
     std::vector<std::uint32_t> words;
-    if (const auto place = contents_.place_in_params(at, *instruction.memory[0].uniform)) {
+    if (const auto place = contents_.places().in_params(at, *instruction.memory[0].uniform)) {
       if (*place < 0 || *place % 8 != 0 || *place + kMapBytes > kernel_.param_bytes)
         return no("a tensor map beyond its parameters");
       words.push_back(static_cast<std::uint32_t>(*place));

@@ -96,7 +96,7 @@ void ContentsFlow::store(std::uint32_t at, const MemoryOperand& to, const Conten
 }
 
 Content ContentsFlow::in_local(std::uint32_t at, const MemoryOperand& from, unsigned index) {
-  const auto place = local_place(at, from);
+  const auto place = places_.in_local(at, from);
   if (!place) return contents_.either(all_local_, anywhere_local_);
   const std::int64_t word = (*place + std::int64_t{4} * index) & ~std::int64_t{3};
   const auto found = local_.find(word);
@@ -106,7 +106,7 @@ Content ContentsFlow::in_local(std::uint32_t at, const MemoryOperand& from, unsi
 // One register after the other, as it is stored.
 void ContentsFlow::to_local(std::uint32_t at, const MemoryOperand& to, const Content& what) {
   join_memory(all_local_, what, local_readers_);
-  const auto place = local_place(at, to);
+  const auto place = places_.in_local(at, to);
   if (!place) return join_memory(anywhere_local_, what, local_readers_);
   for (const Registers& registers : flow_.instructions[at].read) {
     if (registers.file != File::r || registers.at == kAtA) continue;

@@ -5,6 +5,7 @@
 // Plain data. Arithmetic is modulo 2^32 or 2^64, as machine code does it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,6 +46,7 @@ namespace nimble {
   X(divide, "/", 2)      /* without a sign; up to `value` less than that */                                       \
   X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */             \
   X(remainder_signed, "s%", 2) /* with the sign of the first */                                                   \
+  X(param_at, "param_at", 1)   /* 8 bytes of the packed parameters, from byte `value` + a on */                   \
   X(when, "when", 2)           /* a, where b has any value at all; else it is not used */                         \
   X(where, "where", 2)         /* a, known to be in the ExpressionRelation `value` to b; else it is not used */
 
@@ -136,9 +138,12 @@ struct AddressExtents {
   bool operator==(const AddressExtents&) const = default;
 };
 
-// Of what the doubts of a kernel say, and when they arise; 0 where there is none. FNV-1a.
+// Of what the doubts of a kernel say, and when they arise, and which words it takes by an index; 0 where there is
+// neither. FNV-1a.
 inline std::uint64_t digest_of_doubts(const AddressExtents& extents) {
-  if (extents.doubts.empty()) return 0;
+  const bool has_index = std::any_of(extents.expressions.begin(), extents.expressions.end(),
+                                     [](const Expression& each) { return each.op == ExpressionOp::param_at; });
+  if (extents.doubts.empty() && !has_index) return 0;
   std::uint64_t digest = 0xcbf29ce484222325u;
   const auto add = [&](std::uint64_t value) {
     for (int i = 0; i < 8; ++i) digest = (digest ^ (value >> 8 * i & 0xff)) * 0x100000001b3u;
@@ -149,6 +154,9 @@ inline std::uint64_t digest_of_doubts(const AddressExtents& extents) {
     add(static_cast<std::uint64_t>(each.value));
   }
   for (const AddressDoubt& doubt : extents.doubts) add(doubt.happens);
+  for (const AddressGroup& group : extents.groups)
+    for (const AddressUse& use : group.uses)
+      if (has_index) add(use.address);
   return digest == 0 ? 1 : digest;
 }
 

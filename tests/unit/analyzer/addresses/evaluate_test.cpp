@@ -127,6 +127,11 @@ class Program {
     const bool widens = op == widen || op == widen_signed, halves = op == low || op == high;
     const unsigned bits = widens ? 64 : halves ? 32 : chance(50) ? 32 : 64;
     const unsigned of = widens ? 32 : halves ? 64 : bits;
+    if (op == param_at) {  // the one pointer, or the other, or anything
+      const std::uint32_t mask = add_new(constant, 32, 0, 0, chance(80) ? 8 : -8);
+      const std::uint32_t index = add_new(bit_and, 32, some(32), mask, 0);
+      return add_new(param_at, 64, index, 0, chance(80) ? kFirstPointer : kSecondPointer);
+    }
     const std::uint32_t a = some(of);
     if (operands_of(op) == 1) return add_new(op, bits, a, 0, 0);
     const bool is_shift = op == shift_left || op == shift_right || op == shift_right_signed;
@@ -315,6 +320,33 @@ TEST(Evaluate, ADifferenceOfPointersLeadsToTheOther) {
   EXPECT_EQ(bounds(list, 4), "none");
 }
 
+// Bytes 0 and 8 are pointers, 16 on is none.
+TEST(Evaluate, AnIndexIntoTheParametersLeadsToSomeOfThem) {
+  const auto of = [](std::uint32_t blocks, std::int64_t offset, std::uint32_t focus) -> std::string {
+    AddressExtents extents;
+    extents.expressions = {{ExpressionOp::launch, 32, 0, 0, 3},
+                           {constant, 32, 0, 0, 3},
+                           {shift_left, 32, 0, 1, 0},
+                           {param_at, 64, 2, 0, offset}};
+    AddressGroup group;
+    group.at = {0, 8, 16};
+    group.uses = {{3, 4}};
+    group.complete = true;
+    extents.groups.push_back(group);
+    const std::vector<std::uint8_t> params(24, 1);
+    const std::uint32_t pointers[] = {0, 8};
+    const auto reached = reach(extents, group, focus, {params, pointers, {blocks, 1, 1}, {1, 1, 1}});
+    return !reached ? "?" : reached->empty() ? "never" : "taken";
+  };
+  EXPECT_EQ(of(1, 0, 0), "taken");
+  EXPECT_EQ(of(1, 0, 8), "never");
+  EXPECT_EQ(of(2, 0, 8), "taken");
+  EXPECT_EQ(of(1, 8, 0), "never");
+  EXPECT_EQ(of(3, 0, 0), "?") << "what is no pointer may be any number";
+  EXPECT_EQ(of(4, 0, 0), "?") << "beyond them";
+  EXPECT_EQ(of(1, 4, 0), "?") << "halves of two";
+}
+
 TEST(Evaluate, DamagedListsAreNotWellFormed) {
   const Expressions list{{param, 64, 8, 0, 0}, {up_to, 32, 0, 0, 7}, {widen, 64, 1, 0, 0},
                          {where, 64, 2, 2, 9}, {add, 64, 0, 3, 0},   {ExpressionOp::launch, 32, 0, 0, 11}};
@@ -344,6 +376,10 @@ TEST(Evaluate, DamagedListsAreNotWellFormed) {
   EXPECT_EQ(with(5, {divide, 32, 1, 1, -1}), "damaged");
   EXPECT_EQ(with(5, {remainder, 32, 1, 1, 0}), "damaged");
   EXPECT_EQ(with(5, {remainder_signed, 32, 1, 1, INT64_MAX}), "damaged");
+  EXPECT_EQ(with(3, {param_at, 32, 1, 0, 0}), "damaged");
+  EXPECT_EQ(with(3, {param_at, 64, 2, 0, 0}), "damaged") << "an index of 64 bits";
+  EXPECT_EQ(with(3, {param_at, 64, 1, 0, -8}), "damaged");
+  EXPECT_EQ(with(3, {param_at, 64, 1, 0, INT64_MAX}), "damaged");
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 1), "damaged") << "an address has 64 bits";
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 6), "damaged");
 }

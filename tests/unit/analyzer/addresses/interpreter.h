@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <random>
@@ -118,6 +119,13 @@ class Interpreter {
     }
     const auto a = of(each.a);
     if (!a) return std::nullopt;
+    if (each.op == param_at) {
+      const std::int64_t at = each.value + with_sign(*a, 32);
+      if (at < 0 || at + 8 > static_cast<std::int64_t>(launch_.params.size())) return random_();
+      std::uint64_t value = 0;
+      std::memcpy(&value, launch_.params.data() + at, 8);
+      return value;
+    }
     if (operands_of(each.op) == 1) return alone(each.op, *a, bits);
     const auto b = of(each.b);
     if (!b) return std::nullopt;

@@ -351,6 +351,16 @@ TEST_F(OpMatchTest, AVariableIsFoundByTheKernelThatTouchesIt) {
   EXPECT_EQ(first_seen(), "");
   proof.extents.expressions[0].value = 2;
   EXPECT_EQ(first_seen(), "a kernel with a different proof");
+  // Nor one that takes a pointer by another index.
+  proof.extents.doubts.clear();
+  schedule_.functions[0].doubts = 0;
+  EXPECT_EQ(first_seen(), "");
+  proof.extents.expressions = {{ExpressionOp::launch, 32, 0, 0, 4}, {ExpressionOp::param_at, 64, 0, 0, 0}};
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
+  schedule_.functions[0].doubts = digest_of_doubts(proof.extents);
+  EXPECT_EQ(first_seen(), "");
+  proof.extents.expressions[0].value = 3;
+  EXPECT_EQ(first_seen(), "a kernel with a different proof");
 }
 
 }  // namespace

@@ -148,5 +148,22 @@ TEST(ProvenAccess, AnAddressIsNotPinned) {
   EXPECT_EQ(pinned.params, Params{});
 }
 
+// The word at byte 8 * blockIdx.y, of three.
+TEST(ProvenAccess, WordsThatALaunchTakesByNoIndexMayHoldAnything) {
+  const std::string proven =
+      R"([[[0,8,16],"r"]],"extents":{"expressions":[["launch",32,0,0,4],["const",32,0,0,3],["<<",32,0,1,0],)"
+      R"(["param_at",64,2,0,0]],"counters":[],"groups":[[[0,8,16],"r",[[3,4]],true,[]]],"of_accesses":true})";
+  const auto of = [&](std::uint64_t second, std::uint64_t third, Pinned* pinned = nullptr) {
+    return does("[[0,24]]", proven, hex(kA) + hex(second) + hex(third), "[]", true, pinned);
+  };
+  Pinned pinned;
+  EXPECT_EQ(of(kB, 0), "0r 1r");
+  EXPECT_EQ(of(kNowhere, kB, &pinned), "0r 1r") << "the launch has one block";
+  EXPECT_TRUE(pinned.shape);
+  EXPECT_EQ(pinned.params, decltype(Pinned::params){});
+  EXPECT_EQ(of(kB, kNowhere), "0r 1r");
+  EXPECT_EQ(does("[[0,24]]", R"([[[0,8,16],"r"]])", hex(kA) + hex(kNowhere) + hex(kB)).substr(0, 1), "?");
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

@@ -36,6 +36,22 @@ extern "C" __global__ void by_number(float* out, float* base, unsigned long long
   if (is_tagged) p = (float*)(address << 4);
   out[threadIdx.x] = p[threadIdx.x];
 }
+// What decides, and what is decided, lies in local memory in between, since some element is taken by an index.
+extern "C" __global__ void by_kept(float* out, float* base, float** array, int mode, int other) {
+  volatile int kept[40] = {mode, mode, mode, mode};
+  if (*out == 1) kept[0] = other;
+  if (*out == 7) *out = kept[threadIdx.x & 31];
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_kept_pointer(float* out, float* base, float** array) {
+  float** volatile kept[40] = {array, array};
+  if (*out == 7) *out = kept[threadIdx.x & 31] != nullptr;
+  float* p = base;
+  float** elements = kept[0];
+  if (elements) p = elements[blockIdx.x];
+  out[threadIdx.x] = p[threadIdx.x];
+}
 extern "C" __global__ void in_a_function(float* out, float** array, int mode) {
   if (mode == 7) out[1] = *element(array, 3);
   if (mode == 9) out[2] = *element(array, 4);
@@ -55,5 +71,39 @@ extern "C" __global__ void by_thread(float* out, float* base, float** array, int
 extern "C" __global__ void one_of_two_ways(float* out, float* base, float** array, int mode) {
   float* p = base;
   if (mode == 3 || *out == 1) p = array[blockIdx.x];
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_kept_byte(float* out, float* base, float** array, int mode) {
+  volatile int kept[40] = {mode, mode, mode, mode};
+  ((volatile unsigned char*)kept)[1] = 0;
+  if (*out == 7) *out = kept[threadIdx.x & 31];
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_one_of_kept(float* out, float* base, float** array, int mode) {
+  volatile int kept[1000] = {mode, mode, mode, mode};
+  kept[threadIdx.x] = 4;
+  if (*out == 7) *out = kept[threadIdx.y];
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_what_a_pointer_leads_to(float* out, float* base, float** array, int mode) {
+  volatile int kept[40] = {mode, mode, mode, mode};
+  *(*out == 1 ? (volatile int*)out : (volatile int*)kept) = 3;
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_what_was_not_kept(float* out, float* base, float** array, int mode) {
+  volatile int kept[40];
+  if (*out == 1) kept[0] = mode;
+  if (*out == 7) *out = kept[threadIdx.x & 31];
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_kept_count(float* out, float* base, float** array, int mode) {
+  volatile int kept[40] = {mode, mode, mode, mode};
+  for (int i = 0; i < *out; ++i) kept[0] = kept[0] + mode;
+  if (*out == 7) *out = kept[threadIdx.x & 31];
+  float* p = kept[0] == 3 ? array[blockIdx.x] : base;
   out[threadIdx.x] = p[threadIdx.x];
 }

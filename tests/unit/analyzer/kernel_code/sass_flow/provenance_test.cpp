@@ -53,14 +53,21 @@ TEST_P(Choosing, WhatDecidesIsWhatTheSourceCompares) {
   const std::string follows = "it may follow an address that it loads from memory", memory = "; " + follows + " by ";
   const std::map<std::string, std::string> expected = {
       {"by_field", "0:r 8:w 16:r" + memory + "24:2 26:1"},
+      {"by_kept", "0:rw 8:r 16:r" + memory + "24:4 28:4"},
+      {"by_kept_byte", "? " + follows},
+      {"by_kept_count", "? " + follows},
+      {"by_kept_pointer", "0:rw 8:r 16:r" + memory + "16:8"},
       {"by_mode", "0:w 8:r 24:r" + memory + "32:4"},
       {"by_null", "0:w 8:r 24:r" + memory + "24:8"},
       {"by_number", "0:w 8:r; an address that may be just a number by 24:4"},
+      {"by_one_of_kept", "? " + follows},
       {"by_one_of_two", "0:w 8:r 16:r" + memory + "24:4"},
       {"by_shape", "0:w 8:r 16:r" + memory + "shape"},
       {"by_size", "? " + follows},
       {"by_thread", "? " + follows},
+      {"by_what_a_pointer_leads_to", "? " + follows},
       {"by_what_is_loaded", "? " + follows},
+      {"by_what_was_not_kept", "? " + follows},
       {"in_a_function", "0:w 8:r" + memory + "16:4"},
       {"one_of_two_ways", "? " + follows},
   };

@@ -1,9 +1,10 @@
-// Which values of a kernel are a known place, and so which words of local memory and of the parameters it names.
+#include "analyzer/kernel_code/sass_code/known_places.h"
+
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
-#include "analyzer/kernel_code/sass_flow/bank0.h"
-#include "analyzer/kernel_code/sass_flow/contents_flow.h"
+#include "analyzer/kernel_code/sass_code/bank0.h"
 
 namespace nimble::code::sass {
 namespace {
@@ -13,7 +14,7 @@ constexpr int kMostDepth = 32;
 
 }  // namespace
 
-std::optional<std::int64_t> ContentsFlow::local_place(std::uint32_t at, const MemoryOperand& operand) const {
+std::optional<std::int64_t> KnownPlaces::in_local(std::uint32_t at, const MemoryOperand& operand) const {
   if (operand.space != Space::local || operand.uniform || !operand.base || !operand.has_offset) return std::nullopt;
   const auto base = values_.read(at, *operand.base);
   if (base.empty()) return std::nullopt;
@@ -22,7 +23,7 @@ std::optional<std::int64_t> ContentsFlow::local_place(std::uint32_t at, const Me
   return place.offset + operand.offset;
 }
 
-std::optional<std::int64_t> ContentsFlow::place_in_params(std::uint32_t at, const Registers& registers) const {
+std::optional<std::int64_t> KnownPlaces::in_params(std::uint32_t at, const Registers& registers) const {
   const auto values = values_.read(at, registers);
   if (values.empty()) return std::nullopt;
   const Known place = known(values[0]);
@@ -30,7 +31,7 @@ std::optional<std::int64_t> ContentsFlow::place_in_params(std::uint32_t at, cons
 }
 
 // A choice among what is all the same place is that; choices that lead to each other are looked through together.
-ContentsFlow::Known ContentsFlow::known(ValueId value, int depth) const {
+KnownPlaces::Known KnownPlaces::known(ValueId value, int depth) const {
   if (depth > kMostDepth) return {};
   const auto all = values_.all();
   if (all[value].kind == Value::Kind::initial) return {};
@@ -56,14 +57,21 @@ ContentsFlow::Known ContentsFlow::known(ValueId value, int depth) const {
   return found.value_or(Known{});
 }
 
-ContentsFlow::Known ContentsFlow::known_result(const Value& value, int depth) const {
+KnownPlaces::Known KnownPlaces::known_result(const Value& value, int depth) const {
   const std::uint32_t at = value.instruction;
   const Instruction& instruction = flow_.instructions[at];
   if (instruction.written.size() == 0) return {};
   const Registers& first = instruction.written[0];
   if (value.variable != variable_of(first.file, first.first)) return {};  // not the lower half
   const std::string_view name = instruction.name;
-  const bool is_move = name == "MOV" || name == "UMOV" || name == "R2UR" || instruction.what == Class::constant_load;
+  // A product of zeros, and a constant that is added.
+  constexpr unsigned kLowProduct = 0x24, kThirdIsConstant = 3, kWithCarry = 74, kNegated = 75;
+  const bool is_added_to_zero = name == "IMAD" && instruction.read.size() == 0 && instruction.constant &&
+                                (instruction.opcode & 0x7f) == kLowProduct &&
+                                (instruction.opcode >> 9 & 7) == kThirdIsConstant &&
+                                flow_.word(at).bit(kWithCarry) == 0 && flow_.word(at).bit(kNegated) == 0;
+  const bool is_move =
+      name == "MOV" || name == "UMOV" || name == "R2UR" || is_added_to_zero || instruction.what == Class::constant_load;
   const bool is_sum = name == "IADD3" || name == "UIADD3" || name == "VIADD" || name == "UVIADD" || name == "IADD" ||
                       (name == "IMAD" && instruction.read.size() == 1);
   if (!is_move && !is_sum) return {};

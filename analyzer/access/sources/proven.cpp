@@ -54,6 +54,18 @@ bool may_be_stray(const OpQuestion& op, std::uint32_t at) {
   return is_unsure_near(op, at) || (pointer_at(op, at) == nullptr && may_lead_elsewhere(op, at));
 }
 
+// Whether the launch makes an address of others of the access's words, but not of this one, which may point anywhere:
+// what an array keeps past its used part may be left of an earlier launch.
+bool leaves_alone(const OpQuestion& op, const ProvenAccess& access, std::uint32_t at) {
+  const KernelProof& proof = *op.trace.functions[op.call.function].proof;
+  if (may_be_stray(op, at)) return takes_others(op, proof, access, at);
+  const auto is_taken = [&](std::uint32_t word) {
+    return pointer_at(op, word) != nullptr && !takes_others(op, proof, access, word);
+  };
+  return access.at.size() > 1 && pointer_at(op, at) != nullptr && takes_others(op, proof, access, at) &&
+         std::ranges::any_of(access.at, is_taken);
+}
+
 bool has_numbers(const OpQuestion& op) {
   bool any = false;
   for_each_number(op, [&](std::uint32_t at, std::uint32_t count) {
@@ -120,11 +132,11 @@ std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const Proven
   if (std::ranges::none_of(access.at, is_known) && touches_nothing(op, proof, access)) return {};
   bool leads = false, disguised = false;
   for (std::uint32_t at : access.at) {
-    const bool pointer = pointer_at(op, at) != nullptr, is_stray = may_be_stray(op, at);
-    if (is_stray && takes_others(op, proof, access, at)) continue;
+    if (leaves_alone(op, access, at)) continue;
+    const bool pointer = pointer_at(op, at) != nullptr;
     leads |= pointer;
     disguised |= !pointer && word_at(op.call.params, at) != 0;
-    if (is_stray)
+    if (may_be_stray(op, at))
       return "the word at byte " + std::to_string(at) +
              " of its parameters does not point into an allocation that the trace knows";
   }
@@ -141,7 +153,8 @@ void ProvenAccessSource::add_accesses(const OpQuestion& op, const std::vector<st
   // A write may be partial, as far as the code tells: the rest stays, as if it were read.
   for (const ProvenAccess& access : proof.accesses)
     for (std::uint32_t at : excluding(op, access) ? std::span<const std::uint32_t>() : std::span(access.at))
-      if (const PointerWord* pointer = pointer_at(op, at)) add_whole({pointer, 1}, access.writes, found);
+      if (const PointerWord* pointer = pointer_at(op, at); pointer != nullptr && !leaves_alone(op, access, at))
+        add_whole({pointer, 1}, access.writes, found);
   for (std::uint32_t i = 0; i < proof.globals.size(); ++i)
     add_whole({pointer_at(op, kAtGlobals + i), 1}, proof.globals[i].writes, found);
   add_left_objects(op, proof.extents, found);
@@ -161,7 +174,7 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
       continue;
     }
     for (const std::uint32_t at : access.at)
-      if (may_be_stray(op, at) && takes_others(op, proof, access, at)) pin_others(op, proof, access, at, pinned);
+      if (leaves_alone(op, access, at)) pin_others(op, proof, access, at, pinned);
     if (std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; })) continue;
     const bool is_nothing = touches_nothing(op, proof, access);
     if (is_nothing) pin_nothing(op, proof, access, pinned);
@@ -178,7 +191,7 @@ bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {
   for (const ProvenAccess& access : proof.accesses) {
     if (std::ranges::find(access.at, at) == access.at.end()) continue;
     named = true;
-    followed |= excluding(op, access) == nullptr;
+    followed |= excluding(op, access) == nullptr && !leaves_alone(op, access, at);
   }
   const bool left_alone = named && !followed && std::ranges::find(proof.stored, at) == proof.stored.end();
   return followed || (!left_alone && pointer_at(op, at) != nullptr);

@@ -117,9 +117,9 @@ class Holes {
 
 class Packer {
  public:
-  Packer(const StepObjects& objects, const BothOrders& order, const PlacesOfObjects& places,
+  Packer(const StepObjects& objects, const BothOrders& order, const PlacesOfObjects& places, std::uint64_t gap,
          std::vector<std::uint32_t> by_alloc)
-      : objects_(objects.objects), order_(order), places_(places), by_alloc_(std::move(by_alloc)) {}
+      : objects_(objects.objects), order_(order), places_(places), gap_(gap), by_alloc_(std::move(by_alloc)) {}
 
   // As a pool would, following the program's allocations and releases.
   Packing walk() const {
@@ -132,8 +132,8 @@ class Packer {
     LastUsers last;
     for (std::uint32_t object : by_alloc_) {
       for (; objects_[*freed].free < objects_[object].alloc; ++freed)
-        holes.add(result.offset[*freed], result.offset[*freed] + aligned(objects_[*freed].size));
-      std::uint64_t bytes = aligned(objects_[object].size);
+        holes.add(result.offset[*freed], result.offset[*freed] + room(*freed));
+      std::uint64_t bytes = room(object);
       std::uint64_t& at = result.offset[object];
       auto fits = [&](std::uint64_t begin) { return last.free_for(order_, object, begin, begin + bytes); };
       if (const auto place = places_.find(object); place != places_.end()) {
@@ -161,14 +161,14 @@ class Packer {
     std::vector<std::pair<std::uint64_t, std::uint32_t>> placed;  // by offset
     placed.reserve(by_size.size());
     for (std::uint32_t object : by_size) {
-      std::uint64_t bytes = aligned(objects_[object].size), taken = 0, best = 0, best_gap = ~std::uint64_t{0};
+      std::uint64_t bytes = room(object), taken = 0, best = 0, best_gap = ~std::uint64_t{0};
       for (const auto& [offset, other] : placed) {
         if (may_share(object, other)) continue;
         if (offset > taken && offset - taken >= bytes && offset - taken < best_gap) {
           best_gap = offset - taken;
           best = taken;
         }
-        taken = std::max(taken, offset + aligned(objects_[other].size));
+        taken = std::max(taken, offset + room(other));
       }
       if (best_gap == ~std::uint64_t{0}) best = taken;
       result.offset[object] = best;
@@ -180,6 +180,12 @@ class Packer {
   }
 
  private:
+  std::uint64_t room(std::uint32_t object) const {
+    constexpr std::uint64_t kSmall = 16;  // gaps: what is smaller has none, so that gaps take little
+    const std::uint64_t bytes = aligned(objects_[object].size);
+    return bytes < kSmall * gap_ ? bytes : bytes + gap_;
+  }
+
   bool may_share(std::uint32_t a, std::uint32_t b) const {
     if (objects_[a].alloc > objects_[b].alloc) std::swap(a, b);
     return objects_[a].free < objects_[b].alloc && order_.before(a, b);
@@ -188,6 +194,7 @@ class Packer {
   const std::vector<StepObject>& objects_;
   const BothOrders& order_;
   const PlacesOfObjects& places_;
+  const std::uint64_t gap_;
   std::vector<std::uint32_t> by_alloc_;  // the step-local ones
 };
 
@@ -237,7 +244,7 @@ StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> c
 
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
                        std::span<const SegmentPlan> plans, const StreamPaths& streams, const PlacesOfObjects& places,
-                       std::size_t pairwise) {
+                       std::uint64_t gap, std::size_t pairwise) {
   MemoryPlan plan;
   plan.offset.assign(objects.objects.size(), 0);
   std::vector<std::uint32_t> by_alloc;
@@ -265,7 +272,7 @@ MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const S
   }
 
   std::size_t count = by_alloc.size();
-  Packer packer(objects, order, places, std::move(by_alloc));
+  Packer packer(objects, order, places, gap, std::move(by_alloc));
   Packing best = packer.walk();
   if (places.empty() && count <= pairwise)
     if (Packing other = packer.greedy_by_size(); other.bytes < best.bytes) best = std::move(other);

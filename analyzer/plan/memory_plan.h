@@ -28,6 +28,9 @@ namespace nimble::analyzer {
 
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 46;
 inline constexpr std::size_t kPairwise = 4096;
+// For a plan whose addresses are analyzed in turn. Without gaps the distance between objects is often a multiple of a
+// size that a kernel has among its parameters, and so it seems that it may get there (analyzer/access/leaving.h).
+inline constexpr std::uint64_t kPlanGap = kPlanAlignment;
 
 struct MemoryPlan {
   std::vector<std::uint64_t> offset;  // per object of the step; 0 for those that are not step-local
@@ -49,10 +52,10 @@ StepUses uses_of_step(const ObjectTable& table, std::span<const std::uint32_t> c
 // allocated before any other.
 using PlacesOfObjects = std::map<std::uint32_t, std::uint64_t>;
 
-// `plans`: one for each segment. `streams`: the program's own order. `pairwise`: up to how many objects all pairs are
-// compared.
+// `plans`: one for each segment. `streams`: the program's own order. `gap`: bytes that stay free after each object, but
+// for small ones. `pairwise`: up to how many objects all pairs are compared.
 MemoryPlan plan_memory(const StepObjects& objects, const StepUses& uses, const Segmentation& segments,
                        std::span<const SegmentPlan> plans, const StreamPaths& streams,
-                       const PlacesOfObjects& places = {}, std::size_t pairwise = kPairwise);
+                       const PlacesOfObjects& places = {}, std::uint64_t gap = 0, std::size_t pairwise = kPairwise);
 
 }  // namespace nimble::analyzer

@@ -12,16 +12,18 @@ namespace {
 // The memory plan of a step for any lanes.
 class MemoryPlanner {
  public:
-  MemoryPlanner(const StepReading& reading, const StepSegments& segments, const PlacesOfObjects& places)
+  MemoryPlanner(const StepReading& reading, const StepSegments& segments, const PlacesOfObjects& places,
+                std::uint64_t gap)
       : objects_(reading.objects),
         segments_(segments.segments),
         uses_(uses_of_step(*reading.input.table, reading.step.calls(), reading.objects, reading.evidence.accesses)),
         streams_(segments.streams.of_op, segments.segments.record,
                  static_cast<std::uint32_t>(segments.streams.streams.size())),
-        places_(places) {}
+        places_(places),
+        gap_(gap) {}
 
   MemoryPlan plan(const std::vector<SegmentPlan>& lanes) const {
-    return plan_memory(objects_, uses_, segments_, lanes, streams_, places_);
+    return plan_memory(objects_, uses_, segments_, lanes, streams_, places_, gap_);
   }
 
  private:
@@ -30,6 +32,7 @@ class MemoryPlanner {
   const StepUses uses_;
   const StreamPaths streams_;
   const PlacesOfObjects& places_;
+  const std::uint64_t gap_;
 };
 
 void try_policies(const LanePlanner& planner, const AnalysisOptions& options, StepPlan& result) {
@@ -116,7 +119,7 @@ Verdict verdict(const Trace& trace, const Dependencies& dependencies, const Stre
 StepPlan plan_step(const StepReading& reading, const StepOrder& order, const StepTimes& times,
                    const StepSegments& segments, const AnalysisOptions& options, const PlacesOfObjects& places) {
   const LanePlanner planner(reading, order, times, segments.segments);
-  const MemoryPlanner memory_planner(reading, segments, places);
+  const MemoryPlanner memory_planner(reading, segments, places, options.memory_in_place ? kPlanGap : 0);
   StepPlan result;
   try_policies(planner, options, result);
   result.memory = memory_planner.plan(result.lanes);

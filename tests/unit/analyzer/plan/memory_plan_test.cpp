@@ -36,7 +36,8 @@ struct StepOfObjects {
   void free(std::uint32_t object) { objects.objects[object].free = op({}); }
 
   // `edges`: per segment, between nodes.
-  MemoryPlan plan(std::vector<std::vector<Dag::Edge>> edges = {}, std::size_t pairwise = kPairwise) {
+  MemoryPlan plan(std::vector<std::vector<Dag::Edge>> edges = {}, std::size_t pairwise = kPairwise,
+                  std::uint64_t gap = 0) {
     edges.resize(segments.segments.size());
     StepUses closed = uses;
     closed.first.push_back(static_cast<std::uint32_t>(uses.objects.size()));
@@ -45,7 +46,7 @@ struct StepOfObjects {
       plans[s].enforced = Dag(static_cast<std::uint32_t>(segments.segments[s].ops.size()), edges[s]);
     std::vector<std::uint32_t> stream = streams, record(segments.segment.size(), kNone);
     stream.resize(segments.segment.size(), 0);
-    return plan_memory(objects, closed, segments, plans, StreamPaths(stream, record, 2), {}, pairwise);
+    return plan_memory(objects, closed, segments, plans, StreamPaths(stream, record, 2), {}, gap, pairwise);
   }
 
   StepObjects objects;
@@ -66,6 +67,31 @@ TEST(MemoryPlan, ObjectsThatLiveAtOneTimeAreApart) {
     EXPECT_EQ(plan.program_peak_bytes, 613u);
     EXPECT_EQ(plan.unpacked_bytes, 1536u);
   }
+}
+
+TEST(MemoryPlan, LargeObjectsHaveAGapAfterThem) {
+  constexpr std::uint64_t kLarge = 16 * kPlanGap;
+  StepOfObjects step;
+  const std::uint32_t a = step.alloc(kLarge), b = step.alloc(kLarge), c = step.alloc(kLarge), small = step.alloc(100);
+  for (std::uint32_t object : {b, a, small, c}) step.free(object);
+  for (std::size_t pairwise : {std::size_t{0}, kPairwise}) {
+    MemoryPlan plan = step.plan({}, pairwise, kPlanGap);
+    EXPECT_EQ(plan.arena_bytes, 3 * (kLarge + kPlanGap) + 512);
+    std::set<std::uint64_t> places{plan.offset[a], plan.offset[b], plan.offset[c]};
+    EXPECT_EQ(places, (std::set<std::uint64_t>{0, kLarge + kPlanGap, 2 * (kLarge + kPlanGap)}));
+    EXPECT_EQ(plan.offset[small], 3 * (kLarge + kPlanGap));
+  }
+}
+
+TEST(MemoryPlan, WhatIsFreedIsFreeWithItsGap) {
+  StepOfObjects step;
+  for (int i = 0; i < 3; ++i) {
+    std::uint32_t object = step.alloc(32 * kPlanGap);
+    step.op({object}, 0);
+    step.free(object);
+  }
+  for (std::size_t pairwise : {std::size_t{0}, kPairwise})
+    EXPECT_EQ(step.plan({{{0, 1}, {1, 2}}}, pairwise, kPlanGap).arena_bytes, 33 * kPlanGap);
 }
 
 // a is used by node 0, b by node 1.

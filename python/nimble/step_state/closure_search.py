@@ -38,7 +38,7 @@ from nimble.step_state.library_objects import (attributes_of, is_code, is_iterat
 
 _MOST = 4000  # objects to visit: models of transformers have 2100, with all their optional dependencies installed
 _MOST_LEVELS = 500
-MOST_ELEMENTS = 64  # of a container; more where all are plain values
+MOST_ELEMENTS = 64  # of a container; more where all are plain values, or short lists of them
 _MOST_PLAIN = 10000
 _MOST_SHOWN = 6  # functions
 
@@ -349,9 +349,11 @@ class _Search:
             self.found.containers.append(value)
         elements = containers.values(value) if isinstance(value, dict) else containers.elements(value)
         if len(elements) > MOST_ELEMENTS:
-            if len(elements) > _MOST_PLAIN or not all(isinstance(each, KINDS) for each in elements):
+            nested = [each for each in elements if not isinstance(each, KINDS)]
+            if len(elements) + sum(map(len, filter(_is_flat, nested))) > _MOST_PLAIN or not all(map(_is_flat, nested)):
                 raise NimbleError(f"{at.name!r} has {len(elements)} elements, which are too many to be compared at each call: pass what "
                                   "the step needs of it as an argument")
+            yield from ((each, at) for each in nested)
         elif isinstance(value, dict):
             yield from self._dictionary(value, containers.elements(value), at)
         elif isinstance(value, (list, collections.deque)):
@@ -386,6 +388,10 @@ _FIRST_KINDS: "Tuple[Tuple[Any, str], ...]" = (
 _OTHER_KINDS: "Tuple[Tuple[Any, str], ...]" = (
     (_SCHEDULER, "_scheduler"), (functools.partial, "_partial"), (weakref.ref, "_reference"),
     ((dict, list, tuple, set, frozenset, collections.deque), "_container"))
+
+
+def _is_flat(value: Any) -> bool:
+    return type(value) in (list, tuple) and len(value) <= MOST_ELEMENTS and all(isinstance(each, KINDS) for each in value)
 
 
 def _hook_of(name: str) -> str:

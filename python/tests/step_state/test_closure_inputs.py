@@ -74,6 +74,20 @@ def test_what_refers_to_itself_and_what_is_large():
         find(lambda: many, [], [])
 
 
+def test_short_lists_in_what_is_large():
+    """As transformers maps the packages that are installed."""
+    packages = {f"package{number}": [f"distribution{number}"] for number in range(200)}
+    reached = find(lambda: packages, [], [])
+    assert {slot.name for slot in reached.slots} >= {"packages"}
+    assert all(any(each is kept for kept in reached.containers) for each in (packages, *packages.values()))
+    packages["deep"] = [[]]
+    with pytest.raises(NimbleError, match="'packages' has 201 elements"):
+        find(lambda: packages, [], [])
+    packages["deep"] = list(range(65))
+    with pytest.raises(NimbleError, match="'packages' has 201 elements"):
+        find(lambda: packages, [], [])
+
+
 def test_names_that_are_only_called():
     def train(x, trainer):
         trainer.step()

@@ -45,6 +45,24 @@ def test_a_container_that_is_written_raises(make, put):
     assert raises(program, "has changed")
 
 
+def test_a_short_list_in_a_large_dictionary_is_compared():
+    """Not written, it is served; another value is seen."""
+    factors = {f"factor{number}": [1.0] for number in range(200)}
+
+    def program(wrap, changed=False):
+        net = mlp()
+        optimizer = sgd(net)
+        step = wrap(lambda x: update(net, optimizer, net(x).square().mean() * factors["factor150"][0]))
+        for i in range(10):
+            if i == 7 and changed:
+                factors["factor150"][0] = 2.0
+            yield step(torch.randn(2, 4)), net
+        factors["factor150"][0] = 1.0
+
+    assert same(program) and same.backend.replays > 0
+    assert same(functools.partial(program, changed=True))
+
+
 def test_an_operator_that_counts_raises():
     class Steps:
         done = 0

@@ -37,6 +37,21 @@ except OSError:  # it has been deleted
 _failed = False
 
 
+def may_go_to(descriptor: int) -> bool:
+    """Whether lines of this package, or of libnimble.so, may go to the file that a descriptor refers to: anyone may have moved its
+    position."""
+    try:
+        facts = os.fstat(descriptor)
+        file = facts.st_dev, facts.st_ino, stat.S_IFMT(facts.st_mode)
+        pattern = os.environ.get("NIMBLE_LOG_FILE")
+        if file == start or not pattern:
+            return file == start
+        other = os.stat(os.path.join(_folder, file_name(pattern)))
+    except OSError:
+        return False
+    return file[:2] == (other.st_dev, other.st_ino)
+
+
 def say(line: str) -> None:
     """Writes a line, which includes its newline."""
     try:

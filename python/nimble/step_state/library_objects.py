@@ -22,6 +22,7 @@ import types
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+from nimble import log
 from nimble.errors import NimbleError
 from nimble.guards.host_values import MOST_BYTES
 from nimble.objects.libraries import is_pythons
@@ -206,6 +207,10 @@ class Positions:
 
 def _position(file: Any) -> Optional[int]:
     try:
-        return int(file.tell())
+        position = int(file.tell())
     except (OSError, ValueError):  # from terminals, pipes and closed files
         return None
+    try:
+        return None if log.may_go_to(file.fileno()) else position
+    except (OSError, ValueError):  # from files in memory
+        return position

@@ -22,6 +22,7 @@ import pathlib
 import queue
 import random
 import re
+import stat
 import threading
 import types
 import weakref
@@ -29,8 +30,9 @@ import weakref
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
-from nimble import NimbleError  # noqa: E402
+from nimble import NimbleError, log  # noqa: E402
 from nimble.step_state.closure_search import find  # noqa: E402
+from nimble.step_state.library_objects import Positions  # noqa: E402
 from step_programs import mlp, raises, same, sgd, update  # noqa: E402
 
 
@@ -187,6 +189,28 @@ def test_what_is_put_there_raises(name):
             yield step(torch.randn(2, 4)), told(kept)
 
     assert raises(program, "kept")
+
+
+def test_lines_of_ours_are_no_writes_of_the_step(tmp_path, monkeypatch):
+    """A handler of the step's may have the same stderr, redirected to a file."""
+    with open(tmp_path / "log.txt", "w") as file, open(tmp_path / "other.txt", "w") as other:
+        def moved(each):
+            positions = Positions([("kept", each)])
+            os.write(each.fileno(), b"nimble: info: a line\n")
+            return positions
+
+        with pytest.raises(NimbleError, match="writes to 'kept'"):
+            moved(file).check()
+        with monkeypatch.context() as stderr:
+            facts = os.fstat(file.fileno())
+            stderr.setattr(log, "start", (facts.st_dev, facts.st_ino, stat.S_IFMT(facts.st_mode)))
+            moved(file).check()
+            with pytest.raises(NimbleError, match="writes to 'kept'"):
+                moved(other).check()
+        monkeypatch.setenv("NIMBLE_LOG_FILE", str(tmp_path / "log.txt"))
+        moved(file).check()
+        with pytest.raises(NimbleError, match="writes to 'kept'"):
+            moved(other).check()
 
 
 @pytest.mark.parametrize("make", [queue.SimpleQueue, lambda: csv.writer(io.StringIO()), random.SystemRandom])

@@ -15,6 +15,7 @@ from torch.utils import _python_dispatch, _pytree
 
 from nimble.errors import NimbleError
 from nimble.objects.memory import storage_of, version_of
+from nimble.objects.plain import KINDS
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
@@ -26,7 +27,25 @@ def _memory_of(tensor: torch.Tensor) -> int:
 
 
 def tensors_in(value: Any) -> List[torch.Tensor]:
-    return [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+    """All tensors in what an op takes or returns, in order. Only what is no plain value, list, tuple or dictionary is left to
+    PyTorch's pytrees, which take ten times as long."""
+    found: List[torch.Tensor] = []
+    _add_tensors(value, found)
+    return found
+
+
+def _add_tensors(value: Any, found: List[torch.Tensor]) -> None:
+    kind = type(value)
+    if kind is torch.Tensor or isinstance(value, torch.Tensor):
+        found.append(value)
+    elif kind is tuple or kind is list:
+        for each in value:
+            _add_tensors(each, found)
+    elif kind is dict:
+        for each in value.values():
+            _add_tensors(each, found)
+    elif not isinstance(value, KINDS):
+        found += [leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
 
 
 # Ops with two formulas in autograd: one that waits for the values, and one, used under modes that observe ops, that rounds
@@ -113,13 +132,23 @@ _backward: "Callable[[], int]" = getattr(torch._C, "_current_graph_task_id", lam
 
 def written_by(function: Any, args: Any, kwargs: Dict[str, Any]) -> Iterator[torch.Tensor]:
     """The tensors that an op writes to in place, by its schema."""
+    for number, name in _written_arguments(function):
+        value = args[number] if number < len(args) else kwargs.get(name)
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                yield tensor
+
+
+@functools.lru_cache(maxsize=4096)
+def _written_arguments(function: Any) -> Tuple[Tuple[int, str], ...]:
     schema = getattr(function, "_schema", None)
-    for number, argument in enumerate(() if schema is None else schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[number] if number < len(args) else kwargs.get(argument.name)
-            for tensor in value if isinstance(value, (list, tuple)) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    yield tensor
+    return tuple((number, argument.name) for number, argument in enumerate(() if schema is None else schema.arguments)
+                 if argument.alias_info is not None and argument.alias_info.is_write)
+
+
+@functools.lru_cache(maxsize=4096)
+def _copies(function: Any) -> bool:
+    return "copy" in str(function)
 
 
 class OpWrites(OpWatch):
@@ -174,7 +203,7 @@ class OpReads(OpWatch):
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         self._others, self._is_ours = [], False
-        copies = "copy" in str(function)  # else a host scalar is passed by value, immediately
+        copies = _copies(function)  # else a host scalar is passed by value, immediately
         for leaf in tensors_in((args, kwargs)):
             if leaf.device.type == self._device_type:
                 self._is_ours = True

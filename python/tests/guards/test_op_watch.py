@@ -1,12 +1,15 @@
 """Runs whose ops are watched: what they read, and what must be kept for a graph of them."""
 
+import collections
 import gc
+from random import Random
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
+from nimble.guards import op_watch  # noqa: E402
 from nimble.guards.op_watch import OpReads  # noqa: E402
 from nimble.objects.memory import storage_address  # noqa: E402
 
@@ -103,3 +106,32 @@ def test_ops_whose_gradients_go_by_who_looks(op):
         backend = FakeCapture()
         Nimble(module, backend=backend).prepare(torch.ones(2, 3), training=trains)
         assert len(backend.graphs) == (2 if trains else 1) and (looked[-2] == 0) == trains  # the last one is compared, and not watched
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+def nested(random, depth, made):
+    kind = random.randrange(12 if depth else 6)
+    if kind < 3:
+        made.append(torch.nn.Parameter(torch.ones(1)) if kind == 0 else torch.ones(1))
+        return made[-1]
+    if kind < 6:
+        return random.choice([None, 1, 2.5, True, "text", torch.float32, torch.Size([2]), torch.device("cpu"), object(), slice(1)])
+    inner = [nested(random, depth - 1, made) for _ in range(random.randrange(4))]
+    if kind == 6:
+        return Pair(inner, nested(random, depth - 1, made))
+    if kind == 7:
+        return collections.OrderedDict(enumerate(inner))
+    return {8: tuple, 9: list, 10: lambda each: dict(enumerate(each)), 11: collections.deque}[kind](inner)
+
+
+def test_all_tensors_are_found_wherever_they_are():
+    random = Random(5)
+    most = 0
+    for _ in range(300):
+        made = []
+        value = nested(random, 4, made)
+        assert sorted(map(id, op_watch.tensors_in(value))) == sorted(map(id, made))
+        most = max(most, len(made))
+    assert most > 10

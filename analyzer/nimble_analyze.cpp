@@ -9,12 +9,14 @@
 #include "analyzer/command/check.h"
 #include "analyzer/command/code.h"
 #include "analyzer/command/command_line.h"
+#include "analyzer/command/kernels.h"
 
 int main(int argc, char** argv) {
   using namespace nimble::analyzer;
   try {
     if (argc > 1 && std::string_view(argv[1]) == "check") return check_command(argc - 1, argv + 1);
     if (argc > 1 && std::string_view(argv[1]) == "code") return code_command(argc - 1, argv + 1);
+    if (argc > 1 && std::string_view(argv[1]) == "kernels") return kernels_command(argc - 1, argv + 1);
     return analyze_command(argc, argv);
   } catch (const InputError& error) {
     return complain(error.what(), kExitInput);

@@ -9,14 +9,6 @@
 namespace nimble::analyzer {
 namespace {
 
-Recording recording_of(TraceFile file) {
-  order_threads(file.trace);
-  Recording input;
-  input.file = std::make_shared<const TraceFile>(std::move(file));
-  input.table = std::make_shared<const ObjectTable>(input.trace());
-  return input;
-}
-
 std::vector<Step> find_steps(const Recording& input, const AnalysisOptions& options) {
   if (!options.step && !options.one_kind) return find_kinds(input.trace(), *input.table);
   std::vector<Step> only;
@@ -26,6 +18,14 @@ std::vector<Step> find_steps(const Recording& input, const AnalysisOptions& opti
 }
 
 }  // namespace
+
+Recording recording_of(TraceFile file) {
+  order_threads(file.trace);
+  Recording input;
+  input.file = std::make_shared<const TraceFile>(std::move(file));
+  input.table = std::make_shared<const ObjectTable>(input.trace());
+  return input;
+}
 
 std::vector<StepReading> read_steps(TraceFile file, const AnalysisOptions& options) {
   const Recording input = recording_of(std::move(file));

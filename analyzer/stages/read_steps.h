@@ -25,6 +25,9 @@ struct StepReading {
   StepEvidence evidence;
 };
 
+// The trace with its threads in one order, and its objects.
+Recording recording_of(TraceFile file);
+
 // All kinds of step, the one that does the most work first; never empty.
 std::vector<StepReading> read_steps(TraceFile file, const AnalysisOptions& options);
 

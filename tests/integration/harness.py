@@ -76,7 +76,7 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def analyze(self, *args, expect=0):
-        if self.trust is not None and "--trust" not in args and args[0] not in ("check", "code"):
+        if self.trust is not None and "--trust" not in args and args[0] not in ("check", "code", "kernels"):
             args = *args, "--trust", self.trust
         return self.run_program(["nimble-analyze", *args], expect=expect)
 

@@ -53,6 +53,7 @@ TEST(OwnFileMarks, TellWhoseAFileIs) {
   EXPECT_TRUE(has_mark("digraph step {\n  node [shape=box, fontsize=10];\n", FileKind::dot));
   EXPECT_FALSE(has_mark("digraph step {\n  a;\n", FileKind::dot));
   EXPECT_TRUE(has_mark("{\"nimble_code\": 1, ", FileKind::code_report));
+  EXPECT_TRUE(has_mark("{\"nimble_kernels\":1,", FileKind::kernels_report));
 }
 
 TEST(OwnFileNames, StandBesideTheWantedOne) {

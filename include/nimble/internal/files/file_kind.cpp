@@ -32,6 +32,8 @@ bool has_mark(std::string_view begin, FileKind kind) {
       return starts(R"({"nimble_bundle":)");
     case FileKind::code_report:
       return starts(R"({"nimble_code":)");
+    case FileKind::kernels_report:
+      return starts(R"({"nimble_kernels":)");
   }
   return false;
 }

@@ -11,7 +11,17 @@
 
 namespace nimble {
 
-enum class FileKind : std::uint8_t { trace, schedule, counters, report, replay_report, dot, manifest, code_report };
+enum class FileKind : std::uint8_t {
+  trace,
+  schedule,
+  counters,
+  report,
+  replay_report,
+  dot,
+  manifest,
+  code_report,
+  kernels_report,
+};
 
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.
 bool has_mark(std::string_view begin, FileKind kind);

@@ -1,0 +1,82 @@
+#include "analyzer/command/kernels.h"
+
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "analyzer/base/errors.h"
+#include "analyzer/command/command_line.h"
+#include "analyzer/command/find_recording.h"
+#include "analyzer/pointers/signature.h"
+#include "analyzer/report/kernels.h"
+#include "analyzer/rules/expression.h"
+#include "analyzer/stages/read_steps.h"
+#include "nimble/internal/files/own_file.h"
+#include "nimble/internal/files/written_file.h"
+
+namespace nimble::analyzer {
+namespace {
+
+struct KernelsArguments {
+  std::string trace, kernel, json;
+  std::string trust = std::string(name(kDefaultTrust));
+  RulesArguments rules;
+  bool unknown = false, force = false;
+};
+
+void write_json(const KernelsArguments& arguments, const std::string& text) {
+  const Taken taken = taken_of_named(arguments.json, arguments.force);
+  const WrittenFile written = write_own_file(arguments.json, text, FileKind::kernels_report, taken);
+  if (!written.why_other.empty()) throw std::runtime_error(refusal_of_named(arguments.json, written.why_other));
+  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), arguments.json);
+}
+
+int run(const KernelsArguments& arguments) {
+  std::optional<Expression> names;
+  try {
+    if (!arguments.kernel.empty()) names.emplace(arguments.kernel);
+  } catch (const ExpressionError& error) {
+    return complain("--kernel: is no regular expression: " + std::string(error.what()), kExitInput);
+  }
+  if (const std::string why = why_refused(arguments.json, FileKind::kernels_report, arguments.force); !why.empty())
+    return complain(why, kExitFailure);
+  AnalysisOptions options;
+  options.trust = *trust_of(arguments.trust);
+  arguments.rules.read(options.rules);
+  const Recording recording = recording_of(read_recording(arguments.trace));
+  KernelUses uses = kernel_uses(recording, options);
+  if (names)
+    std::erase_if(uses.kernels,
+                  [&](const KernelUse& use) { return !matches_name(*names, use.name, demangle(use.name)); });
+  if (names && uses.kernels.empty())
+    return complain(arguments.trace + ": launches no kernel that --kernel asks for", kExitInput);
+  if (!arguments.json.empty()) write_json(arguments, kernels_json(recording, uses, options.trust));
+  print(kernels_text(recording, uses, options.trust, arguments.unknown));
+  return kExitOk;
+}
+
+}  // namespace
+
+int kernels_command(int argc, char** argv) {
+  KernelsArguments arguments;
+  CLI::App app("Prints what each kernel of a trace reads and writes, and how that is known.");
+  app.name("nimble-analyze kernels");
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
+  app.add_option("--kernel", arguments.kernel,
+                 "Only kernels with a name, mangled or demangled, that this regular expression matches as a whole");
+  app.add_flag("--unknown", arguments.unknown, "List only kernels of which something is not known in some launch");
+  arguments.rules.add_to(app);
+  app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+  app.add_option("--json", arguments.json, "Write what was found as JSON");
+  app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
+  app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no such kernel.");
+  int status = kExitOk;
+  return parse(app, argc, argv, status) ? run(arguments) : status;
+}
+
+}  // namespace nimble::analyzer

@@ -68,10 +68,7 @@ class _Mode(_python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
             return function(*args, **(kwargs or {}))
         if id(getattr(function, "overloadpacket", None)) in _TWO_FORMULAS and torch.is_grad_enabled():
             raise NotImplementedError(f"the gradients of {function} differ where ops are watched")
-        self._watch.before(function, args, kwargs or {})
-        result = function(*args, **(kwargs or {}))
-        self._watch.after(result)
-        return result
+        return self._watch.call(function, args, kwargs or {})
 
 
 def _mode_of(watch: "OpWatch") -> _Mode:
@@ -93,6 +90,13 @@ def _left_alone() -> "Type[_Mode]":
 
 class OpWatch:
     is_off = False
+
+    def call(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        """Runs an op."""
+        self.before(function, args, kwargs)
+        result = function(*args, **kwargs)
+        self.after(result)
+        return result
 
     def before(self, function: Any, args: Any, kwargs: Dict[str, Any]) -> None:
         raise NotImplementedError
@@ -195,7 +199,7 @@ class OpReads(OpWatch):
         self._known: Set[int] = {_memory_of(tensor) for tensor in known} | {0}
         self._device_type = device_type
         # Weakly: compiled code allocates past the dispatcher, and must be able to reuse the memory.
-        self._found: "Dict[int, _Weak]" = {}
+        self._found: "Dict[int, WeakStorage]" = {}
         self._others: List[torch.Tensor] = []  # on other devices, of the running op
         self._is_ours = False  # whether it has any on this one
         self._copied: Dict[int, Any] = {}  # storages of those from which something came to ours
@@ -209,7 +213,7 @@ class OpReads(OpWatch):
                 self._is_ours = True
                 where = _memory_of(leaf)
                 if where not in self._known and where not in self._found:
-                    self._found[where] = _Weak(leaf)
+                    self._found[where] = WeakStorage(leaf)
             elif copies or leaf.dim() > 0:
                 self._others.append(leaf)
 
@@ -236,7 +240,7 @@ class OpReads(OpWatch):
         return {**self._copied, **{where: memory for where, memory in found.items() if memory is not None}}
 
 
-class _Weak:
+class WeakStorage:
     """A weak reference to a tensor's storage, where this release of PyTorch supports that; else it holds the storage."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

@@ -59,10 +59,14 @@ def storage_address(tensor):
     return tensor.untyped_storage().data_ptr() if hasattr(tensor, "untyped_storage") else tensor.storage().data_ptr()
 
 
+READS = ("aten._local_scalar_dense", "aten.equal", "aten.nonzero")  # which wait for a device
+
+
 class Ops(TorchDispatchMode):
-    def __init__(self):
+    def __init__(self, refuses_reads=False):
         super().__init__()
         self.made = []
+        self._refuses_reads = refuses_reads
 
     # Several threads are in one each, of which PyTorch's own way leaves the process with torch.compile switched off: whether any
     # thread is in a mode is one variable, which each puts back as it found it.
@@ -74,6 +78,8 @@ class Ops(TorchDispatchMode):
         _python_dispatch._pop_mode()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if self._refuses_reads and str(function).startswith(READS):
+            raise RuntimeError("operation not permitted when stream is capturing")
         # With their current memory: the program may give them other memory later.
         before = _pytree.tree_map(as_it_lies, (args, kwargs or {}))
         result = function(*args, **(kwargs or {}))
@@ -161,6 +167,7 @@ class ReplayingCapture:
         self.at_capture = None
         self.idle = True
         self.refuses_parts = False
+        self.refuses_reads = False  # while it captures, as a GPU does
         self.rehearsed = Rehearsed()  # of eager runs
         self.at_part = lambda: None  # called where a second capture would begin
         self.recorded = []  # of each record(), its graphs
@@ -241,7 +248,7 @@ class ReplayingCapture:
         work.before_capture()
         if self.at_capture is not None:
             self.at_capture()
-        ops = Ops()
+        ops = Ops(self.refuses_reads)
         self.capturing = True
         try:
             with ops:
@@ -260,7 +267,7 @@ class ReplayingCapture:
             work.backward(work.forward())
             work.reset()
         work.before_capture()
-        forward, backward, outputs = Ops(), Ops(), None
+        forward, backward, outputs = Ops(self.refuses_reads), Ops(self.refuses_reads), None
         self.capturing = True
         try:
             with forward:

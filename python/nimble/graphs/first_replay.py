@@ -1,7 +1,7 @@
 """Compares a new graph with an eager run that its preparation has made anyway, from the same state and random numbers.
 
 Where they differ, one more eager run tells a module that is not deterministic from one that does something else while a stream
-captures. Belongs to one preparation, and one thread."""
+captures (eager_answers.py may help that one). Belongs to one preparation, and one thread."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class GraphReport:
     does not have the graph; `eager` where there is none, and `why` says why calls run eagerly. Times in microseconds are medians of a
     launch. `static_bytes`: of inputs and outputs. `kind`: inference, forward, backward or step. `runs_ahead`: whether the graph, or a
     step's first part, is launched before its guard is checked; else a call on an idle GPU waits for the guard. None where there is no
-    guard, as for a backward, or no graph."""
+    guard, as for a backward, or no graph. `as_eager`: whether it was captured as if no stream captured (eager_answers.py)."""
 
     signature: str
     state: str
@@ -50,6 +50,7 @@ class GraphReport:
     why: str
     kind: str = "inference"
     runs_ahead: Optional[bool] = None
+    as_eager: bool = False
 
 
 def eager_report(kind: str, signature: str, why: str) -> GraphReport:
@@ -58,13 +59,13 @@ def eager_report(kind: str, signature: str, why: str) -> GraphReport:
 
 
 def report(kind: str, signature: str, status: Optional[GraphStatus], seconds: float, tensors: Iterable[Any],
-           runs_ahead: Optional[bool] = None) -> GraphReport:
+           runs_ahead: Optional[bool] = None, as_eager: bool = False) -> GraphReport:
     """The report of a graph. `tensors`: its static memory; values other than tensors do not count."""
     memory = {storage_address(t): storage_bytes(t) for t in tensors if isinstance(t, torch.Tensor)}
     if status is None:
-        return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind, runs_ahead)
+        return GraphReport(signature, "unknown", 0, 0, None, None, seconds, sum(memory.values()), "", kind, runs_ahead, as_eager)
     return GraphReport(signature, status.state.name.lower(), status.nodes, status.streams, status.own_us, status.rewritten_us,
-                       seconds, sum(memory.values()), status.text, kind, runs_ahead)
+                       seconds, sum(memory.values()), status.text, kind, runs_ahead, as_eager)
 
 
 class Input:

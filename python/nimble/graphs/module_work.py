@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import own_autocast_cache
+from nimble.graphs.eager_answers import Answers
 from nimble.graphs.effects import VersionRises
 from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_attributes, with_inputs
@@ -27,9 +28,10 @@ class ModuleWork:
     """The run of a module with the graph's own arguments."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str, random_state: Callable[[], Any],
-                 is_compared: bool) -> None:
+                 is_compared: bool, answers: Answers) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
         self._random_state, self._is_compared = random_state, is_compared
+        self.answers = answers
         self.eager: Optional[ComparedRun] = None
         """The run to compare the graph with, if it is compared."""
         self.inputs = [Input(number, call.leaves[number]) for number in call.tensors]
@@ -94,7 +96,7 @@ class ModuleWork:
     def _captured_run(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         known = [*(each.memory for each in self.inputs), *self._keeper.tensors()]
         reads, rises = OpReads(known, self._device_type), VersionRises((t, t) for t in self._keeper.kept())
-        with reads.on() if self._sees_ops else contextlib.nullcontext():
+        with reads.on() if self._sees_ops else contextlib.nullcontext(), self.answers.given(self._sees_ops):
             outputs = self._module(*args, **kwargs)
         self.raised = rises.found()
         self.found_elsewhere = [*reads.still_there(but=tensors_in(outputs)).values()]

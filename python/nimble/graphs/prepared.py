@@ -16,6 +16,7 @@ import torch
 from nimble.errors import CaptureError
 from nimble.graphs.autograd_leaves import mark_written
 from nimble.graphs.backend import Backend, Captured, MemoryWatch
+from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import (GraphReport, Options, Results, InputCopier, check_apart, check_no_gradients, check_outputs, device_of,
                                     report, with_inputs)
@@ -57,6 +58,7 @@ class PreparedGraph:
         self._own = [each.tensor for each in inputs]
         self._written = written  # written by the module, in place
         self._raised = work.raised  # versions that eager runs raise
+        self._as_eager = work.answers.as_eager
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
         self._of_module = frozenset(map(storage_address, guard.memory())) if written else frozenset()
         self._own_written = frozenset(map(storage_address, own_written))
@@ -149,7 +151,8 @@ class PreparedGraph:
 
     def reports(self) -> List[GraphReport]:
         tensors = [*(i.tensor for i in self._inputs), *self._results.made, *self._results.kept]
-        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors, self.runs_ahead)]
+        return [report("inference", self._signature, self._captured.status(), self._seconds, tensors, self.runs_ahead,
+                       self._as_eager)]
 
 
 @one_at_a_time
@@ -159,11 +162,17 @@ def prepare(module: torch.nn.Module, call: Call, backend: Backend, options: Opti
     its first calls leaves that out. Raises NimbleError where the call cannot be captured, or the graph differs; the module's own
     errors pass through."""
     began = time.perf_counter()
+    return with_eager_answers_if_needed(lambda answers: _prepared(module, call, backend, options, is_compared, answers, began),
+                                        backend.device_type, type(module).__name__)
+
+
+def _prepared(module: torch.nn.Module, call: Call, backend: Backend, options: Options, is_compared: bool, answers: Answers,
+              began: float) -> PreparedGraph:
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
         device_random = backend.random_state(device)
         with preparing(), _inference():
-            work = ModuleWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared)
+            work = ModuleWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared, answers)
             with naming_the_place(module):
                 captured = backend.capture(work, device, options.use_multi_stream, options.relaxed)
         keeper.check_module()

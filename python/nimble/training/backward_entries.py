@@ -38,10 +38,11 @@ def pattern_of(grads: "Sequence[Optional[torch.Tensor]]") -> Pattern:
 
 class BackwardEntry:
     """A backward, by a graph or eagerly where there is none. `given`: the graph's memory for gradients; empty until some
-    arrive."""
+    arrive. `as_eager`: see GraphReport."""
 
-    def __init__(self, given: "Sequence[Optional[torch.Tensor]]" = (), captured: Optional[Captured] = None) -> None:
-        self.captured = captured
+    def __init__(self, given: "Sequence[Optional[torch.Tensor]]" = (), captured: Optional[Captured] = None,
+                 as_eager: bool = False) -> None:
+        self.captured, self.as_eager = captured, as_eager
         self.is_final = captured is not None  # no further graph is tried
         self.copies: Optional[Copies] = None
         self.compared = 0

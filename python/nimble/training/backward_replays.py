@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import torch
 
@@ -15,6 +15,7 @@ from nimble.errors import DiffersError, NimbleError
 from nimble.graphs.autograd_leaves import gradients, mark_written, one_thread
 from nimble.graphs.backend import Backend, Captured
 from nimble.graphs.differences import Leaf, differences, first_of
+from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import GraphReport, Options, report
 from nimble.nesting import preparing
@@ -43,7 +44,7 @@ class BackwardReplays:
         self._has_effects = work.has_effects
         self._raised = work.raised_by_backwards  # versions that eager backwards raise
         self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
-        self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(work.given): BackwardEntry(work.given, backward)}
+        self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(work.given): BackwardEntry(work.given, backward, work.answers.as_eager)}
 
     def run(self, pattern: Pattern, grads: Gradients, is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
         """The gradients of the last forward."""
@@ -101,18 +102,22 @@ class BackwardReplays:
                 entry.forget()
                 continue
             entry.is_final = True
-            memory = entry.memory()
-            work = BackwardWork(functools.partial(self._run_backward, entry.given), memory, self._reads, not self.is_distrusted)
             try:
-                with preparing(), torch.no_grad(), one_thread():
-                    captured = self._backend.capture(work, memory[0].device, self._options.use_multi_stream, self._options.relaxed,
-                                                     self._forward)
-                    self._compare(work, captured)
-                entry.captured = captured
-                self._also_read += work.found_elsewhere
+                entry.captured, entry.as_eager = with_eager_answers_if_needed(functools.partial(self._captured, entry),
+                                                                              self._backend.device_type, "a backward")
             except Exception as error:  # it then runs eagerly
                 if not self.is_distrusted and (isinstance(error, DiffersError) or not isinstance(error, NimbleError)):
                     warnings.warn(f"nimble: a backward stays without a graph: {type(error).__name__}: {error}", stacklevel=2)
+
+    def _captured(self, entry: BackwardEntry, answers: Answers) -> "Tuple[Captured, bool]":
+        memory = entry.memory()
+        work = BackwardWork(functools.partial(self._run_backward, entry.given), memory, self._reads, not self.is_distrusted, answers)
+        with preparing(), torch.no_grad(), one_thread():
+            captured = self._backend.capture(work, memory[0].device, self._options.use_multi_stream, self._options.relaxed, self._forward)
+            work.check()
+            self._compare(work, captured)
+        self._also_read += work.found_elsewhere
+        return captured, answers.as_eager
 
     def _compare(self, work: BackwardWork, captured: Captured) -> None:
         def replay() -> RunResult:
@@ -135,7 +140,7 @@ class BackwardReplays:
 
     def reports(self, signature: str, seconds: float) -> List[GraphReport]:
         """Reports of the graphs."""
-        return [report("backward", signature, entry.captured.status(), seconds, [*entry.memory(), *entry.captured.outputs])
+        return [report("backward", signature, entry.captured.status(), seconds, [*entry.memory(), *entry.captured.outputs], as_eager=entry.as_eager)
                 for entry in self._entries.values() if entry.captured is not None]
 
 

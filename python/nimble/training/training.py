@@ -22,6 +22,7 @@ from nimble.errors import CaptureError, NimbleError
 from nimble.graphs.autograd_leaves import CopiesAll, one_thread
 from nimble.graphs.backend import Backend, Captured, MemoryWatch
 from nimble.graphs.differences import same_bytes
+from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import GraphReport, Options, Results, check_attributes, device_of, report
 from nimble.graphs.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare
@@ -60,6 +61,7 @@ class TrainingGraph:
         self.static_arguments = call.rebuilt(work.leaves_of_call)
         self._signature = str(call.signature)
         self._backend, self._seconds = backend, seconds
+        self._as_eager = work.answers.as_eager
         self._results = Results(forward.outputs, work.inputs, work.own)
         self._wanted = [t.requires_grad for t in self._results.made]
         self._copies = TrainingOutputs(self._results.made, self._wanted, work.aliases)
@@ -221,7 +223,8 @@ class TrainingGraph:
         with self._lock:
             tensors = [*(i.tensor for i in self._forward.inputs), *self._results.made, *self._results.kept]
             status = self._forward.captured.status()
-            return [report("forward", self._signature, status, self._seconds, tensors, self.runs_ahead),
+            return [report("forward", self._signature, status, self._seconds, tensors, self.runs_ahead,
+                           self._as_eager),
                     *self._backwards.reports(self._signature, self._seconds)]
 
 
@@ -232,11 +235,17 @@ def prepare_training(module: torch.nn.Module, call: Call, backend: Backend, opti
     """Captures a module's forward and backward for a call, as nimble.graphs.prepared.prepare does for a forward alone; is_compared
     likewise. Returns a PreparedGraph where there can be no gradients. accept() gets the work about to be captured, and may raise."""
     began = time.perf_counter()
+    return with_eager_answers_if_needed(lambda answers: _prepared(module, call, backend, options, accept, is_compared, answers, began),
+                                        backend.device_type, type(module).__name__)
+
+
+def _prepared(module: torch.nn.Module, call: Call, backend: Backend, options: Options, accept: "Callable[[ForwardWork], None]",
+              is_compared: bool, answers: Answers, began: float) -> "Union[TrainingGraph, PreparedGraph]":
     device = device_of([*module.parameters(), *module.buffers()], call, backend)
     with restored_afterwards(module, backend, device) as keeper:
         device_random = backend.random_state(device)
         with preparing(), torch.inference_mode(False), torch.enable_grad(), one_thread():
-            work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared)
+            work = ForwardWork(module, call, keeper, backend.device_type, lambda: backend.random_state(device), is_compared, answers)
             has_gradients = work.look()
             if has_gradients:
                 accept(work)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -14,6 +14,7 @@ from torch.utils import _pytree
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_autocast_cache
 from nimble.graphs.differences import same_bytes
+from nimble.graphs.eager_answers import Answers
 from nimble.graphs.effects import Effects, VersionRises
 from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, with_inputs
@@ -32,9 +33,10 @@ class ForwardWork:
     """The forward and backward of a module for one call (nimble.graphs.backend.TrainingWork)."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
-                 random_state: Callable[[], Any], is_compared: bool) -> None:
+                 random_state: Callable[[], Any], is_compared: bool, answers: Answers) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
         self._random_state, self._is_compared = random_state, is_compared
+        self.answers = answers
         self._random: Any = None  # before the last forward, while runs are counted
         self._runs: Optional[int] = None  # of forward and backward, since set_apart()
         self.eager: Optional[ComparedRun] = None
@@ -299,14 +301,16 @@ class ForwardWork:
         return VersionRises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
 
     def _looking(self, again: bool = False) -> ContextManager[None]:
-        """Watches reads if the run is captured. again: for a new forward."""
-        if not (self._captures and self._sees_ops):
+        """Watches reads if the run is captured, and gives it the answers. again: for a new forward."""
+        if not self._captures:
             return contextlib.nullcontext()
+        if not self._sees_ops:
+            return self.answers.given(sees_ops=False)
         if again or self.reads is None:
             self.found_elsewhere = []
             known = (*self.data(), *(mine for mine, _ in self.own), *self._keeper.tensors())
             self.reads = OpReads(known, self._device_type)
-        return self.reads.on()
+        return _both(self.reads.on(), self.answers.given(sees_ops=True))
 
     def _hold(self, made: Any) -> None:
         if self._captures and self.reads is not None:
@@ -325,6 +329,12 @@ class ForwardWork:
         return [*(each.memory for each in self.inputs), *self.given]
 
 
+@contextlib.contextmanager
+def _both(outer: ContextManager[None], inner: ContextManager[None]) -> Iterator[None]:
+    with outer, inner:
+        yield
+
+
 def _gradient_of(name: Callable[[], str]) -> str:
     return f"the gradient of {name()}"
 
@@ -337,10 +347,11 @@ class BackwardWork:
     """A backward alone as work to capture. It writes only to its own memory."""
 
     def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads],
-                 is_compared: bool) -> None:
+                 is_compared: bool, answers: Answers) -> None:
         self.found_elsewhere: List[Any] = []  # as in the ForwardWork with the `reads`
         self.eager: Optional[ComparedRun] = None  # likewise
         self._run, self._given, self._reads, self._is_compared, self._runs = run, given, reads, is_compared, 0
+        self._answers, self._captures = answers, False
 
     def run(self) -> "List[Optional[torch.Tensor]]":
         made = self._looked_at()
@@ -354,7 +365,12 @@ class BackwardWork:
         return RunResult(None, [(functools.partial("gradient {}".format, number), each) for number, each in enumerate(made)])
 
     def _looked_at(self) -> "List[Optional[torch.Tensor]]":
-        with own_autocast_cache(), self._reads.on() if self._reads is not None else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(own_autocast_cache())
+            if self._reads is not None:
+                stack.enter_context(self._reads.on())
+            if self._captures:
+                stack.enter_context(self._answers.given(self._reads is not None))
             made = self._run()
         if self._reads is None:
             return made
@@ -365,7 +381,11 @@ class BackwardWork:
         pass
 
     def before_capture(self) -> None:
-        pass
+        self._captures = True
+
+    def check(self) -> None:
+        """Called after the capture."""
+        self._captures = False
 
     def data(self) -> List[torch.Tensor]:
         return self._given

@@ -113,6 +113,40 @@ def test_inference(model):
     assert report.kind == "inference" and report.state == "rewritten"
 
 
+class Asks(torch.nn.Module):
+    """A model that does something else while a stream captures, besides what its library does then."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **arguments):
+        return self.model(**arguments), torch.ones(2) * torch.cuda.is_current_stream_capturing()
+
+
+def test_inference_with_eagers_answer(model, monkeypatch):
+    """The library takes its eager way, and reads on the host whether a batch has several sequences in a row, or padding."""
+    module, twin, data = model
+    backend = Relaxed()
+    backend.refuses_reads = True
+    monkeypatch.setattr(torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", lambda: backend.capturing)
+    served = nimble.Nimble(Asks(module).eval(), backend=backend)
+    twin.eval()
+    with torch.no_grad():
+        try:
+            served.prepare(**data())
+        except nimble.DiffersError:
+            arguments = data()
+            assert "attention_mask" in arguments  # an input, and its values are read
+            return
+        for _ in range(3):
+            arguments = data()
+            (mine, zeros), its = served(**arguments), twin(**arguments)
+            assert are_same(tensors(mine), tensors(its)) and not zeros.any()
+    (report,) = served.report()
+    assert report.as_eager
+
+
 def test_training(model):
     module, twin, data = model
     served = nimble.Nimble(module.train(), backend=Relaxed())

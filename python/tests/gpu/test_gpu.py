@@ -3,6 +3,7 @@
     python -m nimble run -- python -m pytest -m gpu
 """
 
+import copy
 import ctypes
 import random
 import threading
@@ -226,22 +227,41 @@ def test_a_buffer_on_the_host_that_is_written(trains):
     assert net.calls == 0
 
 
+class Asks(nn.Module):
+    def __init__(self, question):
+        super().__init__()
+        self.first, self.norm, self.question = nn.Linear(4, 3), nn.BatchNorm1d(3), question
+
+    def forward(self, x):
+        y, count = self.norm(self.first(x)), torch.arange(4, device="cuda").unsqueeze(0)
+        if self.question():
+            return {"state": y + 1}
+        return {"state": y * 1 if (torch.diff(count) == 1).all() and (count.float()[:, -1] == 3).tolist() == [True] else y + 2}
+
+
 @pytest.mark.parametrize("trains", [False, True])
-def test_what_asks_whether_a_stream_captures(trains):
-    class Asks(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
-
-        def forward(self, x):
-            y = self.norm(self.first(x))
-            return {"state": y + 1 if torch.cuda.is_current_stream_capturing() else y * 1}
-
-    net = Asks().cuda().train(trains)
+def test_what_sees_that_a_stream_captures(trains):
+    net = Asks(lambda: torch._C._cuda_isCurrentStreamCapturing()).cuda().train(trains)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     with pytest.raises(DiffersError, match=r"output\['state'\] \(float32\[2, 3\]\) differs at \[0, 0\]"):
         Nimble(net).prepare(torch.randn(2, 4, device="cuda"), training=trains)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_what_asks_whether_a_stream_captures(trains):
+    """It reads constants on the host where none does."""
+    net = Asks(torch.cuda.is_current_stream_capturing).cuda().train(trains)
+    twin = copy.deepcopy(net)
+    model = Nimble(net).prepare(torch.randn(2, 4, device="cuda"), training=trains)
+    for _ in range(3):
+        x = torch.randn(2, 4, device="cuda")
+        with torch.set_grad_enabled(trains):
+            mine, its = model(x)["state"], twin(x)["state"]
+        assert torch.equal(mine, its) and (not trains or mine.sum().backward() is its.sum().backward())
+    assert all(map(torch.equal, net.state_dict().values(), twin.state_dict().values()))
+    assert all(one.grad is other.grad or torch.equal(one.grad, other.grad) for one, other in zip(net.parameters(), twin.parameters()))
+    assert all(report.as_eager for report in model.report())
 
 
 @pytest.mark.parametrize("pinned", [False, True])

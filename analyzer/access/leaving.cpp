@@ -208,6 +208,25 @@ bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAc
   return proof.extents.of_accesses && !groups.empty();
 }
 
+bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word) {
+  const PointerWord* const pointer = pointer_at(op, word);
+  if (pointer == nullptr) return false;
+  const Object& object = op.objects.objects()[pointer->object];
+  const std::vector<std::uint32_t> pointers = pointer_words(op);
+  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
+  const auto before = static_cast<std::int64_t>(pointer->offset);
+  const auto after = static_cast<std::int64_t>(object.size - pointer->offset);
+  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
+  for (const AddressGroup* const group : groups) {
+    const auto reached = reach(proof.extents, *group, word, launch);
+    const auto is_inside = [&](const Reach& each) {
+      return !each.indexed && each.first >= -before && each.last <= after;
+    };
+    if (!reached || !std::ranges::all_of(*reached, is_inside)) return false;
+  }
+  return proof.extents.of_accesses && !groups.empty();
+}
+
 void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
                 Pinned& pinned) {
   for (const AddressGroup* const group : groups_of(proof, access)) {

@@ -28,7 +28,11 @@ void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAcc
 // computed from the launch's numbers leads to others of its words alone.
 bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word);
 
-// Adds what has to stay as it is for that to hold.
+// Whether all that the access touches by this pointer is in the object that the pointer leads into: what is computed
+// from the launch's numbers leads nowhere else.
+bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word);
+
+// Adds what has to stay as it is for either to hold.
 void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
                 Pinned& pinned);
 

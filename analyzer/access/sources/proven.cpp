@@ -136,7 +136,7 @@ std::string ProvenAccessSource::why_not_found(const OpQuestion& op, const Proven
     const bool pointer = pointer_at(op, at) != nullptr;
     leads |= pointer;
     disguised |= !pointer && word_at(op.call.params, at) != 0;
-    if (may_be_stray(op, at))
+    if (may_be_stray(op, at) && !stays_inside(op, proof, access, at))
       return "the word at byte " + std::to_string(at) +
              " of its parameters does not point into an allocation that the trace knows";
   }
@@ -174,7 +174,8 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
       continue;
     }
     for (const std::uint32_t at : access.at)
-      if (leaves_alone(op, access, at)) pin_others(op, proof, access, at, pinned);
+      if (leaves_alone(op, access, at) || (may_be_stray(op, at) && stays_inside(op, proof, access, at)))
+        pin_others(op, proof, access, at, pinned);
     if (std::ranges::any_of(access.at, [&](std::uint32_t at) { return pointer_at(op, at) != nullptr; })) continue;
     const bool is_nothing = touches_nothing(op, proof, access);
     if (is_nothing) pin_nothing(op, proof, access, pinned);

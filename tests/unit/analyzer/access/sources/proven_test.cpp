@@ -167,5 +167,35 @@ TEST(ProvenAccess, WordsThatALaunchTakesByNoIndexMayHoldAnything) {
   EXPECT_EQ(does("[[0,24]]", R"([[[0,8,16],"r"]])", hex(kA) + hex(kNowhere) + hex(kB)).substr(0, 1), "?");
 }
 
+// The last 8 bytes of the first object are just before the second: an array that is counted from one may begin there.
+// The kernel touches the word that it is told.
+TEST(ProvenAccess, APointerJustBeforeAnotherObjectIsThereIfWhatIsReachedIsInsideItsOwn) {
+  const auto of = [](std::uint64_t count, bool is_told, Pinned* pinned = nullptr) {
+    const std::string proven =
+        R"([[[0],"r"]],"extents":{"expressions":[["param",64,8,0,0],["param",64,8,0,8],["const",64,0,0,8],)"
+        R"(["*",64,1,2,0],["+",64,0,3,0]],"counters":[],"groups":[[[0],"r",[[4,8]],true,[8]]]})";
+    test::TraceText text;
+    text.image(true);
+    text.function("k", "[[0,8],[8,8]]", 0,
+                  ",\"proven\":" + (is_told ? proven.substr(0, proven.size() - 1) + ",\"of_accesses\":true}" : proven) +
+                      ",\"same_code\":true");
+    text.stream();
+    text.alloc(kA, kSize);
+    text.alloc(kA + kSize, kSize);
+    text.launch(0, hex(kA + kSize - 8) + hex(count));
+    AnalysisOptions options;
+    options.one_kind = true;
+    options.step = StepPlace{2, 2, 1};
+    const Analysis analysis = text.analyze(options);
+    if (pinned != nullptr) *pinned = analysis.evidence.accesses.pinned[0];
+    return analysis.evidence.accesses.ops[0].role == OpRole::barrier ? std::string("?") : std::string("known");
+  };
+  Pinned pinned;
+  EXPECT_EQ(of(0, true, &pinned), "known") << "the word itself";
+  EXPECT_EQ(pinned.params, (decltype(Pinned::params){{8, 4}, {12, 4}}));
+  EXPECT_EQ(of(1, true), "?") << "the word, and the first of the other object";
+  EXPECT_EQ(of(0, false), "?") << "other addresses may be made of it";
+}
+
 }  // namespace
 }  // namespace nimble::analyzer

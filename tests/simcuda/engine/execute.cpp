@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/simcuda/driver/driver.h"
+#include "tests/simcuda/engine/device_fault.h"
 #include "tests/simcuda/engine/op_failure.h"
 
 namespace simcuda {
@@ -190,6 +191,22 @@ void run_write_value(Op& op) {
   }
 }
 
+// What touches memory.
+void run_work(Op& op) {
+  switch (op.work.kind) {
+    case WorkKind::kKernel:
+      return run_kernel(op);
+    case WorkKind::kCopy:
+      return run_copy(op);
+    case WorkKind::kSet:
+      return run_set(op);
+    case WorkKind::kWriteValue:
+      return run_write_value(op);
+    default:
+      return;
+  }
+}
+
 }  // namespace
 
 bool value_arrived(const ValueStep& value) {
@@ -250,20 +267,11 @@ void execute(Op& op) {
     return;
   }
   if (faults(op)) return;
-  switch (kind) {
-    case WorkKind::kKernel:
-      return run_kernel(op);
-    case WorkKind::kCopy:
-      return run_copy(op);
-    case WorkKind::kSet:
-      return run_set(op);
-    case WorkKind::kHost:
-      return run_host_call(op);
-    case WorkKind::kWriteValue:
-      return run_write_value(op);
-    default:
-      return;
-  }
+  if (kind == WorkKind::kHost) return run_host_call(op);
+  DeviceFault seen;
+  if (runs_without_fault([&] { run_work(op); }, seen)) return;
+  driver().tracking.recorder.finish();
+  fault(op, seen.address, seen.write);
 }
 
 }  // namespace simcuda

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "tests/simcuda/driver/entry.h"
+#include "tests/simcuda/engine/device_fault.h"
 #include "tests/simcuda/memory/copy.h"
 #include "tests/simcuda/memory/pool.h"
 
@@ -238,6 +239,7 @@ SIM_CALL(cuMemSetAccess, kInit, (CUdeviceptr pointer, size_t bytes, const CUmemA
   if (first == mappings().mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
   const bool any = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   const bool write = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (!write) catch_device_faults();
   mprotect(at(pointer), bytes, any ? PROT_READ | (write ? PROT_WRITE : 0) : PROT_NONE);
   for (auto one = first; one != mappings().mapped.end() && one->first < end; ++one) {
     one->second.access = access->flags;

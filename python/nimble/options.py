@@ -10,7 +10,7 @@ from typing import Dict, NamedTuple, Tuple
 
 
 class Option(NamedTuple):
-    """`modes`: where it counts, ("any",) or of off, record, replay, auto, regions and graphs. `words`: of a choice, all that it may be.
+    """`modes`: where it counts, ("any",) or of off, record, replay, auto, regions, check and graphs. `words`: of a choice, all that it may be.
     `separator`: between the parts of a list."""
 
     default: str
@@ -20,7 +20,7 @@ class Option(NamedTuple):
 
 
 OPTIONS: Dict[str, Option] = {
-    "MODE": Option("off", ("any",), words=("off", "record", "replay", "auto", "regions")),
+    "MODE": Option("off", ("any",), words=("off", "record", "replay", "auto", "regions", "check")),
     "GRAPHS": Option("off", ("off",), words=("off", "rewrite")),
     "TRACE": Option("trace.json", ("record", "graphs")),
     "TRACE_LIMIT": Option("4096", ("record",)),
@@ -38,14 +38,16 @@ OPTIONS: Dict[str, Option] = {
     "TUNE_SAVE": Option("off", ("replay",), words=("on", "off")),
     "LOG": Option("info", ("any",), words=("off", "error", "warn", "info")),
     "LOG_FILE": Option("", ("any",)),
-    "STATS": Option("", ("replay", "auto")),
+    "STATS": Option("", ("replay", "auto", "check")),
     "AUDIT": Option("0", ("replay", "auto")),
     "HOLD_US": Option("1000", ("replay", "auto")),
-    "RULES": Option("", ("auto", "regions", "graphs"), separator=":"),
-    "TRUST": Option("proven", ("auto", "regions", "graphs"), words=("exact", "proven", "declared", "observed")),
+    "RULES": Option("", ("auto", "regions", "check", "graphs"), separator=":"),
+    "TRUST": Option("proven", ("auto", "regions", "check", "graphs"), words=("exact", "proven", "declared", "observed")),
     "AUTO_LIMIT": Option("256", ("record", "auto", "graphs")),
     "AUTO_TRIES": Option("3", ("auto",)),
     "AUTO_WAIT": Option("0", ("auto",)),
+    "CHECK_EVERY": Option("0", ("check",)),
+    "CHECK_SEED": Option("1", ("check",)),
     "TORCH": Option("auto", ("auto",), words=("auto", "training", "off")),
     "TORCH_SKIP": Option("", ("auto",), separator=","),
 }

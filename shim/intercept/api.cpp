@@ -51,6 +51,7 @@ nimble_mode mode_of_process() {
         return NIMBLE_MODE_AUTO;
       case nimble::shim::Mode::regions:
         return NIMBLE_MODE_REGIONS;
+      case nimble::shim::Mode::check:  // the program's calls are only watched
       case nimble::shim::Mode::off:
         break;
     }

@@ -14,6 +14,7 @@
 #include "shim/driver/guard.h"
 #include "shim/driver/real_driver.h"
 #include "shim/modes/auto_sink.h"
+#include "shim/modes/check_sink.h"
 #include "shim/modes/region_sink.h"
 #include "shim/process/log.h"
 #include "shim/process/options.h"
@@ -125,6 +126,19 @@ CallSink* make_sink(const Options& options) {
       regions.trust = options.trust;
       regions.log = [](const std::string& text) { log(LogLevel::info, text); };
       return new RegionSink(std::move(regions), context());
+    }
+    case Mode::check: {
+      CheckOptions check;
+      check.every = static_cast<std::uint64_t>(options.check_every);
+      check.seed = static_cast<std::uint64_t>(options.check_seed);
+      check.rules = options.rules;
+      check.trust = options.trust;
+      check.stats_path = options.stats;
+      check.log = [](bool is_error, const std::string& text) {
+        log(is_error ? LogLevel::error : LogLevel::info, text);
+      };
+      check.enter_helper_thread = replay_options(options).enter_helper_thread;
+      return new CheckSink(std::move(check), context());
     }
     case Mode::off:
       if (!options.graphs) break;

@@ -1,4 +1,5 @@
-// What this process does with the calls it intercepts: nothing (off), record, replay, or all in turn (auto).
+// What this process does with the calls it intercepts: nothing (off), record, replay, or all in turn (auto);
+// or check what they touch.
 //
 // Decided by the environment on first use, which may be before any constructor has run: libraries that are loaded at
 // the start are initialised before this one, and may use the GPU in that. The first call makes the receiver of calls. A

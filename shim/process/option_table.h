@@ -38,7 +38,7 @@ const OptionRow& option_row(std::string_view name);
 
 std::string variable_of(const OptionRow& row);  // NIMBLE_HOLD_US
 
-// Whether the option counts in this mode: off, record, replay, auto, regions or graphs.
+// Whether the option counts in this mode: off, record, replay, auto, regions, check or graphs.
 bool counts_in(const OptionRow& row, std::string_view mode);
 
 // "NIMBLE_STEPS=many is not a number of steps from 0 to 1000000000"; empty where the row accepts the text.

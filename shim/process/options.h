@@ -12,7 +12,8 @@
 
 namespace nimble::shim {
 
-enum class Mode : std::uint8_t { off, record, replay, automatic, regions };  // those after `record` hold launches back
+// Those after `record` hold launches back.
+enum class Mode : std::uint8_t { off, check, record, replay, automatic, regions };
 enum class Verbosity : std::uint8_t { off, error, warn, info };
 
 struct Options {

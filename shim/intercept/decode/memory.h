@@ -30,12 +30,18 @@ inline void freed(Call& call, std::uint64_t address) {
 // Device memory: its address and size.
 struct Alloc {
   template <class Pointer, class Size>
-  static void before(Entry, Call& call, Pointer*, Size bytes) {
+  static void before(Entry, Call& call, Pointer* out, Size bytes) {
+    if (!out) return;  // the driver will say so
     allocation(call, MemoryKind::device, bytes);
+    call.takes_any_address = sizeof(Pointer) == sizeof(call.address);
   }
   template <class Pointer, class Size>
   static void after(Call& call, Pointer* out, Size) {
     allocated(call, *out);
+  }
+  template <class Pointer, class Size>
+  static void answer(const Call& call, Pointer* out, Size) {
+    *out = static_cast<Pointer>(call.address);
   }
 };
 
@@ -149,6 +155,7 @@ struct AllocAsync {
     call.memory = MemoryKind::stream_ordered;
     call.size = bytes;
     call.own_pool = !default_pool_is_plain();
+    call.takes_any_address = true;
   }
   static void after(Call& call, CUdeviceptr* out, std::size_t, CUstream) { allocated(call, *out); }
   static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUstream) { *out = call.address; }
@@ -161,6 +168,7 @@ struct AllocFromPool {
     call.own_pool = call.names_pool = true;
   }
   static void after(Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { allocated(call, *out); }
+  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { *out = call.address; }
 };
 
 // The end of memory in stream order: its stream and address.

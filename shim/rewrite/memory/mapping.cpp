@@ -66,8 +66,8 @@ bool Mapping::map(std::uint64_t address, std::uint64_t bytes, Physical physical)
   return find<decltype(::cuMemMap)>("cuMemMap")(address, bytes, 0, physical, 0) == CUDA_SUCCESS;
 }
 
-bool Mapping::allow(std::uint64_t address, std::uint64_t bytes, CUdevice device) const {
-  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+bool Mapping::allow(std::uint64_t address, std::uint64_t bytes, CUdevice device, CUmemAccess_flags flags) const {
+  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
   return find<decltype(::cuMemSetAccess)>("cuMemSetAccess")(address, bytes, &access, 1) == CUDA_SUCCESS;
 }
 

@@ -37,8 +37,9 @@ class Mapping {
   void release(Physical physical) const;
   // Maps all of it at addresses without backing. It must not be touched before allow().
   bool map(std::uint64_t address, std::uint64_t bytes, Physical physical) const;
-  // Lets the device read and write the consecutive mappings there.
-  bool allow(std::uint64_t address, std::uint64_t bytes, CUdevice device) const;
+  // Lets the device read and write the consecutive mappings there; or only read them, or neither.
+  bool allow(std::uint64_t address, std::uint64_t bytes, CUdevice device,
+             CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) const;
   bool unmap(std::uint64_t address, std::uint64_t bytes) const;
 
  private:

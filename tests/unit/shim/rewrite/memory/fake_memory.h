@@ -24,6 +24,7 @@ class FakeMemory final : public CallContext {
 
   std::map<CUmemGenericAllocationHandle, std::size_t> physical;         // and its size
   std::map<CUdeviceptr, CUmemGenericAllocationHandle> mapped, allowed;  // by address
+  std::map<CUdeviceptr, CUmemAccess_flags> flags;                       // of what has been allowed
   std::map<CUdeviceptr, std::size_t> reserved;
   std::size_t room = SIZE_MAX;  // of physical memory
   int refuses = 0;              // so many pieces are not mapped
@@ -130,13 +131,15 @@ class FakeMemory final : public CallContext {
     EXPECT_TRUE(found != instance_->mapped.end() && instance_->physical.at(found->second) == bytes);
     instance_->mapped.erase(found);
     instance_->allowed.erase(address);
+    instance_->flags.erase(address);
     return CUDA_SUCCESS;
   }
-  static CUresult CUDAAPI cuMemSetAccess_(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc*, std::size_t) {
+  static CUresult CUDAAPI cuMemSetAccess_(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                                          std::size_t) {
     const std::lock_guard lock(instance_->mutex_);
     auto& mapped = instance_->mapped;
     for (auto at = mapped.lower_bound(address); at != mapped.end() && at->first < address + bytes; ++at)
-      instance_->allowed.insert(*at);
+      instance_->allowed.insert(*at), instance_->flags[at->first] = access->flags;
     return CUDA_SUCCESS;
   }
 

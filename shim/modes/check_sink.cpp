@@ -1,0 +1,332 @@
+#include "shim/modes/check_sink.h"
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "analyzer/input/trace_store.h"
+#include "nimble/internal/launch_params.h"
+#include "shim/record/recorder.h"
+#include "shim/rewrite/context_wait.h"
+#include "shim/state/device_reader.h"
+#include "shim/state/entry.h"
+#include "shim/state/stream_table.h"
+
+namespace nimble::shim {
+
+namespace {
+
+// For other threads' calls, and for the GPU's earlier work; for the launch itself.
+constexpr std::chrono::milliseconds kPatience{2000}, kLaunchPatience{60000};
+constexpr int kMostLate = 3;
+constexpr std::uint64_t kTraceBytes = std::uint64_t{256} << 20;
+
+bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
+
+// Whether the call is one that has to wait while another thread checks a launch.
+bool is_held(const Call& call) {
+  return call.traced && (is_op(call.kind) || is_allocation(call.kind) || is_release(call.kind) ||
+                         call.kind == CallKind::capture_begin || call.kind == CallKind::context_end);
+}
+
+// Of the calling thread's call, for after(): whether it is one of those; and what is checked by it.
+thread_local bool t_inside __attribute__((tls_model("initial-exec"))) = false;
+thread_local void* t_check __attribute__((tls_model("initial-exec"))) = nullptr;
+
+}  // namespace
+
+CheckSink::CheckSink(CheckOptions options, CallContext& context)
+    : options_(std::move(options)),
+      context_(context),
+      rules_(options_.rules),
+      choice_(options_.every, options_.seed),
+      memory_(context),
+      history_(context) {}
+
+// ---- the program's driver calls ----
+
+Answer CheckSink::before(Call& call) noexcept try {
+  t_inside = false;
+  t_check = nullptr;
+  if (call.question != Question::none) return answer(call);
+  if (call.kind == CallKind::context_end) wait_for_helper(call.context);
+  if (call.traced && call.kind == CallKind::launch) {
+    t_check = begin_check(call).release();
+    if (t_check) return std::nullopt;
+  }
+  if (is_release(call.kind) && call.traced)
+    if (const Answer answer = release(call)) return answer;
+  if (is_held(call)) {
+    enter(is_op(call.kind) && !is_allocation(call.kind) && !is_release(call.kind));
+    t_inside = true;
+  }
+  if (CallHistory::matters(call)) {
+    history_.prepare();
+    const std::lock_guard lock(mutex_);
+    history_.before(call);
+  }
+  const Answer answer = is_allocation(call.kind) && call.traced ? allocate(call) : std::nullopt;
+  if (answer) {
+    quiet_.leave();
+    const std::lock_guard lock(mutex_);
+    history_.after(call, *answer);
+  }
+  return answer;
+} catch (const std::exception& error) {
+  failed(call, error);
+  return std::nullopt;
+}
+
+void CheckSink::after(const Call& call, CUresult result) noexcept try {
+  if (const std::unique_ptr<Check> check{static_cast<Check*>(std::exchange(t_check, nullptr))})
+    end_check(check, call, result);
+  if (std::exchange(t_inside, false)) quiet_.leave();
+  if (CallHistory::matters(call)) {
+    const std::lock_guard lock(mutex_);
+    history_.after(call, result);
+  }
+  if (result != CUDA_SUCCESS) return;
+  if (is_allocation(call.kind) && call.traced) report_.left_open(name(call.memory));
+  if (is_end_of_context(call) && call.context == home_.load()) {
+    memory_.clear();
+    home_.store(nullptr);
+  }
+} catch (const std::exception& error) {
+  failed(call, error);
+}
+
+// While a launch of another thread is checked, waits. `touches`: the call may touch memory, which has to be open then.
+void CheckSink::enter(bool touches) {
+  for (;;) {
+    quiet_.enter();
+    if (!touches || !memory_.is_restricted()) return;
+    quiet_.leave();
+    const Alone alone(quiet_, kPatience);
+    if (alone && memory_.is_restricted() && !memory_.open()) stop("the driver does not open memory again");
+  }
+}
+
+// ---- memory ----
+
+bool CheckSink::is_home(CUcontext context) {
+  CUcontext home = nullptr;
+  return context && (home_.compare_exchange_strong(home, context) || home == context);
+}
+
+bool CheckSink::is_capturing(const StreamRef& stream) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!history_.capturing()) return false;
+  }
+  const auto ask = reinterpret_cast<decltype(&::cuStreamIsCapturing)>(context_.driver_symbol("cuStreamIsCapturing"));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask && (ask(stream.handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+Answer CheckSink::allocate(Call& call) {
+  if (!call.takes_any_address || stopped_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (call.has_stream && is_capturing(call.stream)) return std::nullopt;  // it becomes a node
+  if (!is_home(call.has_stream ? streams().context(call.stream) : current_context()) || !is_home(current_context()))
+    return std::nullopt;
+  const std::optional<std::uint64_t> address = memory_.allocate(call.size);
+  if (!address) return std::nullopt;
+  call.address = *address;
+  return CUDA_SUCCESS;
+}
+
+// As the driver does, cuMemFree waits for the GPU.
+Answer CheckSink::release(const Call& call) {
+  const std::optional<MappedMemory::Object> object = memory_.find(call.address);
+  if (!object || object->address != call.address) return std::nullopt;
+  // A graph would release it each time that it is launched.
+  if (call.has_stream && is_capturing(call.stream)) return CUDA_SUCCESS;
+  const std::uint64_t moment = memory_.now();
+  const bool waits = call.kind == CallKind::free;
+  if (waits) {
+    const auto wait = reinterpret_cast<decltype(&::cuCtxSynchronize)>(context_.driver_symbol("cuCtxSynchronize"));
+    if (const CUresult result = wait ? wait() : CUDA_ERROR_NOT_SUPPORTED; result != CUDA_SUCCESS) return result;
+  }
+  enter(false);
+  {
+    const std::lock_guard lock(mutex_);
+    history_.before(call);
+  }
+  memory_.release(call.address);
+  answers_.gone(call.address);
+  if (waits) memory_.settle(moment);
+  quiet_.leave();
+  return CUDA_SUCCESS;
+}
+
+// Mapped memory has no handles by which other processes would reach it.
+Answer CheckSink::answer(Call& call) {
+  if (call.question != Question::memory && call.question != Question::handle && call.question != Question::physical)
+    return std::nullopt;
+  const std::optional<MappedMemory::Object> object = memory_.find(call.address);
+  if (!object) return std::nullopt;
+  if (call.question != Question::memory) {
+    options_.log(false, std::string("check: ") + call.symbol +
+                            " fails: memory that the GPU can be kept from has no handle for others");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::call_once(loaded_, [this] { has_driver_ = driver_.load(context_, false) == nullptr; });
+  if (!has_driver_) return std::nullopt;
+  call.address = object->address;
+  call.size = object->size;
+  call.of_capture = true;  // has the same attributes
+  answers_.answer(call, object->address, driver_, home_.load());
+  return CUDA_SUCCESS;
+}
+
+bool CheckSink::give_back(const Call&) noexcept try { return memory_.give_back(); } catch (const std::exception&) {
+  return false;
+}
+
+// ---- launches ----
+
+std::uint64_t CheckSink::kind_of(const FunctionInfo& function, const std::vector<std::uint8_t>& params) const {
+  std::uint64_t hash = 14695981039346656037u;
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
+  add(reinterpret_cast<std::uintptr_t>(&function));
+  for (std::size_t at = 0; at + 8 <= params.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, params.data() + at, sizeof word);
+    if (word != 0 && memory_.find(word)) add(at + 1);
+  }
+  return hash;
+}
+
+// What Nimble would order the launch by.
+LaunchAccesses CheckSink::ask(Call& call) {
+  std::vector<Call> earlier;
+  {
+    const std::lock_guard lock(mutex_);
+    earlier = history_.calls_to_record();
+  }
+  const auto store = std::make_shared<TraceStore>(kTraceBytes);
+  Recorder recorder({.path = "a launch", .store = store}, context_);
+  for (Call& one : earlier) {
+    one.thread = call.thread;
+    recorder.before(one);
+    recorder.after(one, CUDA_SUCCESS);
+  }
+  recorder.before(call);
+  recorder.after(call, CUDA_SUCCESS);
+  recorder.finish();
+  if (store->full()) return {.memory = {}, .evidence = Evidence::assumed, .why_not = "there is too much memory"};
+  return launch_accesses(store->text(), rules_, options_.trust);
+}
+
+bool CheckSink::is_through(std::chrono::milliseconds patience) const {
+  return is_done_within(patience, home_.load(), context_, options_.enter_helper_thread);
+}
+
+// The launch of a program's call, if it is checked: then this thread is alone, and memory is closed. Otherwise it goes
+// on as any call.
+std::unique_ptr<CheckSink::Check> CheckSink::begin_check(Call& call) {
+  const FunctionInfo& function = context_.function(call.function);
+  report_.launched(function);
+  if (stopped_.load(std::memory_order_relaxed)) return nullptr;
+  std::vector<std::uint8_t> params(function.param_bytes);
+  if (!pack_params(call, function, params.data())) params.clear();
+  const std::uint64_t kind = kind_of(function, params);
+  if (!choice_.chooses(kind)) return nullptr;
+  const auto skip = [&](std::string_view why) {
+    report_.skipped(why);
+    choice_.missed(kind);
+    return nullptr;
+  };
+  const auto captures = [&] {
+    const std::lock_guard lock(mutex_);
+    return history_.capturing();
+  };
+  if (captures()) return skip("a stream captures");
+  CUcontext const home = home_.load();
+  if (!home) return skip("no memory can be closed to it");
+  if (streams().context(call.stream) != home || current_context() != home) return skip("it is in another context");
+  LaunchAccesses said = ask(call);
+  if (!said.why_not.empty()) {
+    report_.unknown(function, said.why_not);
+    return nullptr;
+  }
+  auto check = std::make_unique<Check>();
+  Alone alone(quiet_, kPatience);
+  if (!alone) return skip("other threads do not pause");
+  if (captures()) return skip("a stream captures");
+  const std::uint64_t moment = memory_.now();
+  if (!is_through(kPatience)) {
+    if (++late_ == kMostLate) stop("earlier work fails, or does not end");
+    return skip("earlier work does not end");
+  }
+  memory_.settle(moment);
+  std::vector<MappedMemory::Allowed> allowed;
+  for (const LaunchAccesses::Memory& memory : said.memory) allowed.push_back({memory.address, memory.writes});
+  MappedMemory::Restriction restricted = memory_.restrict_to(allowed);
+  if (!restricted.good) {
+    memory_.open();
+    stop("the driver does not close memory");
+    return skip("the driver does not close memory");
+  }
+  check->launch = {.function = &function,
+                   .grid = call.grid,
+                   .block = call.block,
+                   .shared_bytes = call.shared_bytes,
+                   .params = std::move(params),
+                   .said = std::move(said),
+                   .restricted = std::move(restricted)};
+  alone.goes_on();
+  return check;
+}
+
+// Memory stays restricted until something may touch it: the next launch may be checked as well.
+void CheckSink::end_check(const std::unique_ptr<Check>& check, const Call& call, CUresult result) {
+  const Alone alone(quiet_);
+  const bool done = result == CUDA_SUCCESS && is_through(kLaunchPatience);
+  CUresult state = CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && !done) {
+    const auto query = reinterpret_cast<decltype(&::cuStreamQuery)>(context_.driver_symbol("cuStreamQuery"));
+    state = query ? query(call.stream.handle) : CUDA_ERROR_NOT_READY;
+  }
+  if (state == CUDA_ERROR_NOT_READY && !memory_.open()) stop("the driver does not open memory again");
+  if (result != CUDA_SUCCESS) {
+    report_.skipped("the driver refuses the launch");
+  } else if (state == CUDA_SUCCESS) {
+    report_.passed(*check->launch.function, check->launch.restricted);
+  } else if (state == CUDA_ERROR_NOT_READY) {
+    report_.skipped("it does not end");
+    if (++late_ == kMostLate) stop("launches do not end");
+  } else {
+    check->launch.result = state;
+    options_.log(true, "check: " + CheckReport::line(check->launch));
+    report_.failed(std::move(check->launch));
+    stop("a launch has faulted, and its context is lost");
+  }
+}
+
+void CheckSink::stop(const std::string& why) {
+  if (stopped_.exchange(true)) return;
+  report_.stopped(why);
+  options_.log(false, "check: no more launches are checked: " + why);
+}
+
+// The call goes on; and no other thread waits for this one.
+void CheckSink::failed(const Call& call, const std::exception& error) noexcept try {
+  if (std::exchange(t_inside, false)) quiet_.leave();
+  stop(std::string(call.symbol) + ": " + error.what());
+} catch (...) {
+}
+
+// ---- the rest ----
+
+void CheckSink::finish() noexcept try {
+  if (finished_.exchange(true) || !report_.any_launch()) return;
+  options_.log(report_.any_fault(), "check: " + report_.line());
+  if (options_.stats_path.empty()) return;
+  if (const std::string said = report_.write(options_.stats_path); !said.empty()) options_.log(true, said);
+} catch (...) {
+}
+
+bool CheckSink::forked() noexcept { return !report_.any_launch() && memory_.empty(); }
+
+}  // namespace nimble::shim

@@ -104,6 +104,7 @@ bool MappedMemory::release(std::uint64_t address) {
   if (found == blocks_.end() || found->second.state != State::live) return false;
   found->second.state = State::released;
   found->second.released = ++moment_;
+  released_ += found->second.bytes;
   return true;
 }
 
@@ -115,11 +116,19 @@ std::uint64_t MappedMemory::now() const {
 void MappedMemory::settle(std::uint64_t moment) {
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [address, block] : blocks_)
-      if (block.state == State::released && block.released <= moment) block.state = State::unused;
+    for (auto& [address, block] : blocks_) {
+      if (block.state != State::released || block.released > moment) continue;
+      block.state = State::unused;
+      released_ -= block.bytes;
+    }
   }
   bool any = false;
   unmap(kMostUnused, any);
+}
+
+std::uint64_t MappedMemory::released() const {
+  const std::lock_guard lock(mutex_);
+  return released_;
 }
 
 bool MappedMemory::give_back() {
@@ -133,6 +142,7 @@ void MappedMemory::clear() {
     const std::lock_guard lock(mutex_);
     for (auto& [address, block] : blocks_)
       if (block.state == State::live || block.state == State::released) block.state = State::unused;
+    released_ = 0;
   }
   give_back();
 }

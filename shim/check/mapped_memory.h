@@ -40,6 +40,9 @@ class MappedMemory {
     bool good = true;  // the driver has done all of it
   };
 
+  // How much unused memory stays mapped.
+  static constexpr std::uint64_t kMostUnused = std::uint64_t{8} << 30;
+
   explicit MappedMemory(CallContext& context) : context_(context), mapping_(context) {}
 
   // The address of a new object; nothing if there is no memory, or the device cannot do this.
@@ -50,6 +53,8 @@ class MappedMemory {
   // The present moment; all that was released until then is used no more.
   std::uint64_t now() const;
   void settle(std::uint64_t moment);
+  // How many bytes are released and not settled.
+  std::uint64_t released() const;
   // Returns unused memory to the device. Whether there was any.
   bool give_back();
   // The context has ended, and with it all objects.
@@ -68,9 +73,6 @@ class MappedMemory {
  private:
   // The smallest reservation.
   static constexpr std::uint64_t kRange = std::uint64_t{16} << 30;
-  // How much unused memory stays mapped.
-  static constexpr std::uint64_t kMostUnused = std::uint64_t{8} << 30;
-
   enum class State : std::uint8_t {
     busy,      // a thread is about to map or unmap it
     live,      // an object
@@ -100,7 +102,7 @@ class MappedMemory {
   mutable std::mutex mutex_;  // guards all below
   std::optional<CUdevice> device_;
   Blocks blocks_;
-  std::uint64_t moment_ = 0;
+  std::uint64_t moment_ = 0, released_ = 0;
   std::uint64_t range_ = 0, range_end_ = 0, next_ = 0;  // where new blocks go
 };
 

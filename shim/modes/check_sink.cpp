@@ -20,6 +20,7 @@ namespace {
 // For other threads' calls, and for the GPU's earlier work; for the launch itself.
 constexpr std::chrono::milliseconds kPatience{2000}, kLaunchPatience{60000};
 constexpr int kMostLate = 3;
+constexpr const char* kEarlierWork = "the GPU's earlier work has failed, or does not end";
 constexpr std::uint64_t kTraceBytes = std::uint64_t{256} << 20;
 
 bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
@@ -57,6 +58,7 @@ Answer CheckSink::before(Call& call) noexcept try {
   }
   if (is_release(call.kind) && call.traced)
     if (const Answer answer = release(call)) return answer;
+  if (is_allocation(call.kind) && call.traced && memory_.released() > MappedMemory::kMostUnused) make_room();
   if (is_held(call)) {
     enter(is_op(call.kind) && !is_allocation(call.kind) && !is_release(call.kind));
     t_inside = true;
@@ -179,7 +181,25 @@ Answer CheckSink::answer(Call& call) {
   return CUDA_SUCCESS;
 }
 
-bool CheckSink::give_back(const Call&) noexcept try { return memory_.give_back(); } catch (const std::exception&) {
+// Has released memory go to others, once nothing uses it. Not of a thread that is in a call.
+void CheckSink::make_room() {
+  const Alone alone(quiet_, kPatience);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!alone || history_.capturing()) return;
+  }
+  const std::uint64_t moment = memory_.now();
+  if (is_through(kPatience)) return memory_.settle(moment);
+  if (++late_ == kMostLate) stop(kEarlierWork);
+}
+
+bool CheckSink::give_back(const Call&) noexcept try {
+  if (memory_.empty() || stopped_.load()) return memory_.give_back();
+  if (t_inside) quiet_.leave();
+  make_room();
+  if (t_inside) enter(false);
+  return memory_.give_back();
+} catch (const std::exception&) {
   return false;
 }
 
@@ -256,7 +276,7 @@ std::unique_ptr<CheckSink::Check> CheckSink::begin_check(Call& call) {
   if (captures()) return skip("a stream captures");
   const std::uint64_t moment = memory_.now();
   if (!is_through(kPatience)) {
-    if (++late_ == kMostLate) stop("earlier work fails, or does not end");
+    if (++late_ == kMostLate) stop(kEarlierWork);
     return skip("earlier work does not end");
   }
   memory_.settle(moment);

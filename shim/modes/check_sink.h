@@ -66,6 +66,7 @@ class CheckSink final : public CallSink {
 
   // --- memory
   Answer allocate(Call& call);
+  void make_room();
   Answer release(const Call& call);
   Answer answer(Call& call);
   // Whether this is the one context whose memory is ours; the first one to ask becomes it.

@@ -55,6 +55,7 @@ def modes(schedule):
         Mode("replay", NIMBLE_MODE="replay", NIMBLE_SCHEDULE=schedule, NIMBLE_STATS="stats.json", NIMBLE_TUNE="off"),
         Mode("auto", NIMBLE_MODE="auto", NIMBLE_AUTO_WAIT="3000", NIMBLE_STATS="stats.json", NIMBLE_TUNE="off"),
         Mode("regions", NIMBLE_MODE="regions"),
+        Mode("check", NIMBLE_MODE="check", NIMBLE_CHECK_EVERY="1", NIMBLE_STATS="stats.json"),
     ]
 
 

@@ -22,6 +22,7 @@ class DeviceFault : public Simcuda {
     out_ = range_ + kPage;
     allow(range_, 2 * kPage, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     OK(cuMemsetD8(range_, 0, 2 * kPage));
+    OK(cuCtxSynchronize());
   }
 
   void TearDown() override {
@@ -74,7 +75,8 @@ TEST_F(DeviceFault, WhatIsOpenedAgainIsThere) {
 
 TEST_F(DeviceFault, ACopyToWhatIsReadOnly) {
   allow(out_, kPage, CU_MEM_ACCESS_FLAGS_PROT_READ);
-  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemcpyDtoD(out_, in_, 64));
+  OK(cuMemcpyDtoD(out_, in_, 64));
+  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ TEST_F(MappedMemoryTest, WhatIsReleasedComesBackOnceNothingUsesIt) {
   const std::uint64_t second = allocate(kGrain);
   EXPECT_NE(second, first);
   memory_.release(second);
+  EXPECT_EQ(memory_.released(), 2 * kGrain);
   memory_.settle(before);
+  EXPECT_EQ(memory_.released(), kGrain);
   EXPECT_EQ(allocate(kGrain), first);
   EXPECT_NE(allocate(kGrain), second) << "it was released later";
   EXPECT_EQ(driver_.used(), 3 * kGrain);

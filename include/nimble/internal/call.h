@@ -105,7 +105,8 @@ struct Call {
   bool has_stream = false;  // whether the call names a stream
   bool own_pool = false;    // alloc_async: from the program's own pool, or one that it has changed
   bool names_pool = false;  // alloc_async: the call says from which
-  bool takes_any_address = false;  // an allocation that the sink may answer with memory of its own
+  // An allocation that the sink may answer with memory of its own.
+  bool takes_any_address = false;
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
   bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for

@@ -232,11 +232,34 @@ MappedMemory::Restriction MappedMemory::restrict_to(std::span<const Allowed> all
   return done;
 }
 
+// Takes no memory of the host: whatever else fails, this must not.
 bool MappedMemory::open() {
-  std::vector<ProtectedPiece> all = pieces();
-  for (ProtectedPiece& piece : all) piece.wanted = Protection::open;
-  const bool good = change(all);
-  if (good) restricted_.store(false, std::memory_order_release);
+  const RelaxedCaptures relaxed(context_);
+  bool good = true;
+  for (std::uint64_t next = 0;;) {
+    std::uint64_t begin = 0, end = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto is_restricted = [](const auto& one) {
+        return one.second.now != Protection::open && one.second.state != State::unmapped &&
+               one.second.state != State::busy;
+      };
+      const auto first = std::find_if(blocks_.lower_bound(next), blocks_.end(), is_restricted);
+      if (first == blocks_.end()) break;
+      begin = end = first->first;
+      for (auto at = first;
+           at != blocks_.end() && at->first == end && is_restricted(*at) && at->second.range == first->second.range;
+           ++at)
+        end += at->second.bytes;
+    }
+    const bool done = mapping_.allow(begin, end - begin, *device_);
+    good &= done;
+    const std::lock_guard lock(mutex_);
+    for (auto at = blocks_.find(begin); done && at != blocks_.end() && at->first < end; ++at)
+      at->second.now = Protection::open;
+    next = end;
+  }
+  restricted_.store(false, std::memory_order_release);
   return good;
 }
 

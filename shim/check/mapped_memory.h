@@ -66,7 +66,7 @@ class MappedMemory {
 
   // Restricts what the device may touch; what was restricted before counts no more. Nothing may be running.
   Restriction restrict_to(std::span<const Allowed> allowed);
-  // Opens all. False if the driver refuses.
+  // Opens all. False if the driver refuses some, which stays as it is. Throws nothing.
   bool open();
   bool is_restricted() const { return restricted_.load(std::memory_order_acquire); }
 

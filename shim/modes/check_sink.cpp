@@ -47,37 +47,59 @@ CheckSink::CheckSink(CheckOptions options, CallContext& context)
 
 // ---- the program's driver calls ----
 
-Answer CheckSink::before(Call& call) noexcept try {
+// Whatever fails, an op finds memory open: only what comes after enter() may throw.
+Answer CheckSink::before(Call& call) noexcept {
   t_inside = false;
   t_check = nullptr;
-  if (call.question != Question::none) return answer(call);
-  if (call.kind == CallKind::context_end) wait_for_helper(call.context);
   if (call.traced && call.kind == CallKind::launch) {
-    t_check = begin_check(call).release();
+    t_check = try_check(call).release();
     if (t_check) return std::nullopt;
   }
-  if (is_release(call.kind) && call.traced)
-    if (const Answer answer = release(call)) return answer;
-  if (is_allocation(call.kind) && call.traced && memory_.released() > MappedMemory::kMostUnused) make_room();
+  try {
+    if (const Answer answer = reply(call)) return answer;
+  } catch (const std::exception& error) {
+    failed(call, error);
+  }
   if (is_held(call)) {
     enter(is_op(call.kind) && !is_allocation(call.kind) && !is_release(call.kind));
     t_inside = true;
   }
-  if (CallHistory::matters(call)) {
+  try {
+    return pass(call);
+  } catch (const std::exception& error) {
+    failed(call, error);
+  }
+  return std::nullopt;
+}
+
+// Answers that take no turn among other threads' calls.
+Answer CheckSink::reply(Call& call) {
+  if (call.question != Question::none) return answer(call);
+  if (call.kind == CallKind::context_end) wait_for_helper(call.context);
+  if (is_release(call.kind) && call.traced) return release(call);
+  if (is_allocation(call.kind) && call.traced && memory_.released() > MappedMemory::kMostUnused) make_room();
+  return std::nullopt;
+}
+
+// The call goes to the driver, unless it is an allocation that gets memory of ours.
+Answer CheckSink::pass(Call& call) {
+  const bool matters = CallHistory::matters(call);
+  if (matters) {
     history_.prepare();
     const std::lock_guard lock(mutex_);
     history_.before(call);
   }
   const Answer answer = is_allocation(call.kind) && call.traced ? allocate(call) : std::nullopt;
-  if (answer) {
-    quiet_.leave();
+  if (!answer) return answer;
+  try {
     const std::lock_guard lock(mutex_);
     history_.after(call, *answer);
+  } catch (const std::exception& error) {  // checks that do not know of it would close it
+    failed(call, error);
   }
+  t_inside = false;
+  quiet_.leave();
   return answer;
-} catch (const std::exception& error) {
-  failed(call, error);
-  return std::nullopt;
 }
 
 void CheckSink::after(const Call& call, CUresult result) noexcept try {
@@ -156,8 +178,12 @@ Answer CheckSink::release(const Call& call) {
   }
   memory_.release(call.address);
   answers_.gone(call.address);
-  if (waits) memory_.settle(moment);
   quiet_.leave();
+  try {
+    if (waits) memory_.settle(moment);
+  } catch (const std::exception& error) {  // it comes back later
+    failed(call, error);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -234,12 +260,20 @@ LaunchAccesses CheckSink::ask(Call& call) {
   recorder.before(call);
   recorder.after(call, CUDA_SUCCESS);
   recorder.finish();
-  if (store->full()) return {.memory = {}, .evidence = Evidence::assumed, .why_not = "there is too much memory"};
+  if (recorder.failed() || store->full())
+    return {.memory = {}, .evidence = Evidence::assumed, .why_not = "it cannot be recorded"};
   return launch_accesses(store->text(), rules_, options_.trust);
 }
 
 bool CheckSink::is_through(std::chrono::milliseconds patience) const {
   return is_done_within(patience, home_.load(), context_, options_.enter_helper_thread);
+}
+
+std::unique_ptr<CheckSink::Check> CheckSink::try_check(Call& call) noexcept try {
+  return begin_check(call);
+} catch (const std::exception& error) {
+  failed(call, error);
+  return nullptr;
 }
 
 // The launch of a program's call, if it is checked: then this thread is alone, and memory is closed. Otherwise it goes
@@ -324,17 +358,18 @@ void CheckSink::end_check(const std::unique_ptr<Check>& check, const Call& call,
   }
 }
 
-void CheckSink::stop(const std::string& why) {
+void CheckSink::stop(const char* why) noexcept try {
   if (stopped_.exchange(true)) return;
   report_.stopped(why);
-  options_.log(false, "check: no more launches are checked: " + why);
+  options_.log(false, std::string("check: no more launches are checked: ") + why);
+} catch (const std::exception&) {  // no memory even for that
 }
 
-// The call goes on; and no other thread waits for this one.
+// The call goes on.
 void CheckSink::failed(const Call& call, const std::exception& error) noexcept try {
-  if (std::exchange(t_inside, false)) quiet_.leave();
-  stop(std::string(call.symbol) + ": " + error.what());
-} catch (...) {
+  stop((std::string(call.symbol) + ": " + error.what()).c_str());
+} catch (const std::exception&) {
+  stopped_.store(true);
 }
 
 // ---- the rest ----

@@ -64,7 +64,9 @@ class CheckSink final : public CallSink {
     AccessFault launch;  // what to report if it faults
   };
 
-  // --- memory
+  // --- calls, and memory
+  Answer reply(Call& call);
+  Answer pass(Call& call);
   Answer allocate(Call& call);
   void make_room();
   Answer release(const Call& call);
@@ -75,12 +77,13 @@ class CheckSink final : public CallSink {
 
   // --- launches
   void enter(bool touches);
+  std::unique_ptr<Check> try_check(Call& call) noexcept;
   std::unique_ptr<Check> begin_check(Call& call);
   LaunchAccesses ask(Call& call);
   std::uint64_t kind_of(const FunctionInfo& function, const std::vector<std::uint8_t>& params) const;
   void end_check(const std::unique_ptr<Check>& check, const Call& call, CUresult result);
   bool is_through(std::chrono::milliseconds patience) const;
-  void stop(const std::string& why);
+  void stop(const char* why) noexcept;
   void failed(const Call& call, const std::exception& error) noexcept;
 
   const CheckOptions options_;

@@ -208,6 +208,8 @@ class Itself(FaultTest):
                     self.assertGreater(seen.ours["stats.json"]["steps_replayed"], 20)
                 if mode.name == "regions":
                     self.assertIn("launches of the region: 5", said)
+                if mode.name == "check":
+                    self.assertGreater(seen.ours["stats.json"]["launches_checked"], 20)
                 if mode.name == "graphs":
                     self.assertIn("the graph was rewritten: 1", said)
 

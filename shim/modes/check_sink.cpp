@@ -31,10 +31,6 @@ bool is_held(const Call& call) {
                          call.kind == CallKind::capture_begin || call.kind == CallKind::context_end);
 }
 
-// Of the calling thread's call, for after(): whether it is one of those; and what is checked by it.
-thread_local bool t_inside __attribute__((tls_model("initial-exec"))) = false;
-thread_local void* t_check __attribute__((tls_model("initial-exec"))) = nullptr;
-
 }  // namespace
 
 CheckSink::CheckSink(CheckOptions options, CallContext& context)
@@ -49,12 +45,7 @@ CheckSink::CheckSink(CheckOptions options, CallContext& context)
 
 // Whatever fails, an op finds memory open: only what comes after enter() may throw.
 Answer CheckSink::before(Call& call) noexcept {
-  t_inside = false;
-  t_check = nullptr;
-  if (call.traced && call.kind == CallKind::launch) {
-    t_check = try_check(call).release();
-    if (t_check) return std::nullopt;
-  }
+  if (call.traced && call.kind == CallKind::launch && try_check(call)) return std::nullopt;
   try {
     if (const Answer answer = reply(call)) return answer;
   } catch (const std::exception& error) {
@@ -62,7 +53,7 @@ Answer CheckSink::before(Call& call) noexcept {
   }
   if (is_held(call)) {
     enter(is_op(call.kind) && !is_allocation(call.kind) && !is_release(call.kind));
-    t_inside = true;
+    call.takes_turn = true;
   }
   try {
     return pass(call);
@@ -97,15 +88,15 @@ Answer CheckSink::pass(Call& call) {
   } catch (const std::exception& error) {  // checks that do not know of it would close it
     failed(call, error);
   }
-  t_inside = false;
   quiet_.leave();
   return answer;
 }
 
 void CheckSink::after(const Call& call, CUresult result) noexcept try {
-  if (const std::unique_ptr<Check> check{static_cast<Check*>(std::exchange(t_check, nullptr))})
-    end_check(check, call, result);
-  if (std::exchange(t_inside, false)) quiet_.leave();
+  if (call.takes_turn)
+    quiet_.leave();
+  else if (call.traced && call.kind == CallKind::launch)  // it is checked, and this thread is alone
+    end_check(call, result);
   if (CallHistory::matters(call)) {
     const std::lock_guard lock(mutex_);
     history_.after(call, result);
@@ -219,11 +210,11 @@ void CheckSink::make_room() {
   if (++late_ == kMostLate) stop(kEarlierWork);
 }
 
-bool CheckSink::give_back(const Call&) noexcept try {
+bool CheckSink::give_back(const Call& call) noexcept try {
   if (memory_.empty() || stopped_.load()) return memory_.give_back();
-  if (t_inside) quiet_.leave();
+  if (call.takes_turn) quiet_.leave();
   make_room();
-  if (t_inside) enter(false);
+  if (call.takes_turn) enter(false);
   return memory_.give_back();
 } catch (const std::exception&) {
   return false;
@@ -269,27 +260,24 @@ bool CheckSink::is_through(std::chrono::milliseconds patience) const {
   return is_done_within(patience, home_.load(), context_, options_.enter_helper_thread);
 }
 
-std::unique_ptr<CheckSink::Check> CheckSink::try_check(Call& call) noexcept try {
-  return begin_check(call);
-} catch (const std::exception& error) {
+bool CheckSink::try_check(Call& call) noexcept try { return begin_check(call); } catch (const std::exception& error) {
   failed(call, error);
-  return nullptr;
+  return false;
 }
 
-// The launch of a program's call, if it is checked: then this thread is alone, and memory is closed. Otherwise it goes
-// on as any call.
-std::unique_ptr<CheckSink::Check> CheckSink::begin_check(Call& call) {
+// Whether the launch is checked: then this thread is alone, and memory is closed. Otherwise it goes on as any call.
+bool CheckSink::begin_check(Call& call) {
   const FunctionInfo& function = context_.function(call.function);
   report_.launched(function);
-  if (stopped_.load(std::memory_order_relaxed)) return nullptr;
+  if (stopped_.load(std::memory_order_relaxed)) return false;
   std::vector<std::uint8_t> params(function.param_bytes);
   if (!pack_params(call, function, params.data())) params.clear();
   const std::uint64_t kind = kind_of(function, params);
-  if (!choice_.chooses(kind)) return nullptr;
+  if (!choice_.chooses(kind)) return false;
   const auto skip = [&](std::string_view why) {
     report_.skipped(why);
     choice_.missed(kind);
-    return nullptr;
+    return false;
   };
   const auto captures = [&] {
     const std::lock_guard lock(mutex_);
@@ -302,9 +290,8 @@ std::unique_ptr<CheckSink::Check> CheckSink::begin_check(Call& call) {
   LaunchAccesses said = ask(call);
   if (!said.why_not.empty()) {
     report_.unknown(function, said.why_not);
-    return nullptr;
+    return false;
   }
-  auto check = std::make_unique<Check>();
   Alone alone(quiet_, kPatience);
   if (!alone) return skip("other threads do not pause");
   if (captures()) return skip("a stream captures");
@@ -322,19 +309,19 @@ std::unique_ptr<CheckSink::Check> CheckSink::begin_check(Call& call) {
     stop("the driver does not close memory");
     return skip("the driver does not close memory");
   }
-  check->launch = {.function = &function,
-                   .grid = call.grid,
-                   .block = call.block,
-                   .shared_bytes = call.shared_bytes,
-                   .params = std::move(params),
-                   .said = std::move(said),
-                   .restricted = std::move(restricted)};
+  checked_ = {.function = &function,
+              .grid = call.grid,
+              .block = call.block,
+              .shared_bytes = call.shared_bytes,
+              .params = std::move(params),
+              .said = std::move(said),
+              .restricted = std::move(restricted)};
   alone.goes_on();
-  return check;
+  return true;
 }
 
 // Memory stays restricted until something may touch it: the next launch may be checked as well.
-void CheckSink::end_check(const std::unique_ptr<Check>& check, const Call& call, CUresult result) {
+void CheckSink::end_check(const Call& call, CUresult result) {
   const Alone alone(quiet_);
   const bool done = result == CUDA_SUCCESS && is_through(kLaunchPatience);
   CUresult state = CUDA_SUCCESS;
@@ -346,14 +333,14 @@ void CheckSink::end_check(const std::unique_ptr<Check>& check, const Call& call,
   if (result != CUDA_SUCCESS) {
     report_.skipped("the driver refuses the launch");
   } else if (state == CUDA_SUCCESS) {
-    report_.passed(*check->launch.function, check->launch.restricted);
+    report_.passed(*checked_.function, checked_.restricted);
   } else if (state == CUDA_ERROR_NOT_READY) {
     report_.skipped("it does not end");
     if (++late_ == kMostLate) stop("launches do not end");
   } else {
-    check->launch.result = state;
-    options_.log(true, "check: " + CheckReport::line(check->launch));
-    report_.failed(std::move(check->launch));
+    checked_.result = state;
+    options_.log(true, "check: " + CheckReport::line(checked_));
+    report_.failed(std::move(checked_));
     stop("a launch has faulted, and its context is lost");
   }
 }

@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -59,11 +58,6 @@ class CheckSink final : public CallSink {
   bool forked() noexcept override;
 
  private:
-  // A launch that is being checked.
-  struct Check {
-    AccessFault launch;  // what to report if it faults
-  };
-
   // --- calls, and memory
   Answer reply(Call& call);
   Answer pass(Call& call);
@@ -77,11 +71,11 @@ class CheckSink final : public CallSink {
 
   // --- launches
   void enter(bool touches);
-  std::unique_ptr<Check> try_check(Call& call) noexcept;
-  std::unique_ptr<Check> begin_check(Call& call);
+  bool try_check(Call& call) noexcept;
+  bool begin_check(Call& call);
   LaunchAccesses ask(Call& call);
   std::uint64_t kind_of(const FunctionInfo& function, const std::vector<std::uint8_t>& params) const;
-  void end_check(const std::unique_ptr<Check>& check, const Call& call, CUresult result);
+  void end_check(const Call& call, CUresult result);
   bool is_through(std::chrono::milliseconds patience) const;
   void stop(const char* why) noexcept;
   void failed(const Call& call, const std::exception& error) noexcept;
@@ -93,6 +87,7 @@ class CheckSink final : public CallSink {
   MappedMemory memory_;
   MemoryAnswers answers_;
   Quiet quiet_;
+  AccessFault checked_;  // the launch that is checked, and what to report if it faults: of the thread that is alone
   CheckReport report_;
   std::atomic<CUcontext> home_{nullptr};
   std::atomic<bool> stopped_{false};  // no launch is checked any more

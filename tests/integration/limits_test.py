@@ -13,7 +13,8 @@ from harness import ProgramTest
 # Each mode, by the settings that make it; replay's schedule is made first.
 MODES = {"off": ("off", {}), "record": ("record", {}), "writes": ("record", {"NIMBLE_PROBE": "writes"}),
          "bundle": ("record", {"NIMBLE_CAPTURE": "bundle"}), "replay": ("replay", {}), "auto": ("auto", {}),
-         "regions": ("regions", {}), "graphs": ("off", {"NIMBLE_GRAPHS": "rewrite"})}
+         "regions": ("regions", {}), "graphs": ("off", {"NIMBLE_GRAPHS": "rewrite"}),
+         "check": ("check", {"NIMBLE_CHECK_EVERY": "1"})}
 STEPS = ["chaos", 30, 0]  # a program that has a step
 SMALL = 64
 # How much of the program's stack a wrapper takes before it switches stacks.

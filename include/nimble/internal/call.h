@@ -105,8 +105,6 @@ struct Call {
   bool has_stream = false;  // whether the call names a stream
   bool own_pool = false;    // alloc_async: from the program's own pool, or one that it has changed
   bool names_pool = false;  // alloc_async: the call says from which
-  // An allocation that the sink may answer with memory of its own.
-  bool takes_any_address = false;
   bool cooperative = false;
   bool plain = true;           // an op with no flags or attributes beyond what this record holds
   bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
@@ -124,6 +122,8 @@ struct Call {
   std::uint32_t unseen = 0;         // Onlookers::passes_unseen(): how it is counted
   Ends ends = Ends::nothing;
   MemoryKind memory = MemoryKind::device;
+  bool takes_any_address = false;  // an allocation that the sink may answer with memory of its own
+  bool takes_turn = false;         // no launch may be checked meanwhile (shim/modes/check_sink.h)
   std::uint32_t thread = 0;
   StreamRef stream;
   CUevent event = nullptr, event2 = nullptr;  // event2: the second one of cuEventElapsedTime

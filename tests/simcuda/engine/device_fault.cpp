@@ -12,8 +12,7 @@ namespace simcuda {
 
 namespace detail {
 
-constinit thread_local sigjmp_buf* t_after_fault = nullptr;
-constinit thread_local DeviceFault t_fault;
+constinit Running g_running;
 
 }  // namespace detail
 
@@ -34,9 +33,11 @@ bool is_write([[maybe_unused]] const void* context) {
 
 void touched(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uint64_t>(info->si_addr);
-  if (detail::t_after_fault != nullptr && driver().memory.on_device(address)) {
-    detail::t_fault = {address, is_write(context)};
-    siglongjmp(*detail::t_after_fault, 1);
+  detail::Running& running = detail::g_running;
+  if (running.after_fault != nullptr && pthread_equal(running.thread, pthread_self()) != 0 &&
+      driver().memory.on_device(address)) {
+    running.fault = {address, is_write(context)};
+    siglongjmp(*running.after_fault, 1);
   }
   // Not ours: the instruction runs again, and this time it is the program's.
   sigaction(signal, &g_before, nullptr);

@@ -4,6 +4,7 @@
 // first time that a program takes access away. Ops run on one thread at a time, which the driver's mutex sees to.
 #pragma once
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <csetjmp>
@@ -22,9 +23,14 @@ bool catches_device_faults();
 
 namespace detail {
 
-// Where the op that runs on this thread goes on if it faults; null if none runs.
-extern constinit thread_local sigjmp_buf* t_after_fault __attribute__((tls_model("initial-exec")));
-extern constinit thread_local DeviceFault t_fault __attribute__((tls_model("initial-exec")));
+// Of the op that runs: where it goes on if it faults, null if none runs; on which thread; and its fault. Not variables
+// of a thread: these would lie on the stack of each.
+struct Running {
+  sigjmp_buf* after_fault = nullptr;
+  pthread_t thread{};
+  DeviceFault fault;
+};
+extern Running g_running;
 
 // Ops may run on a thread that blocks all signals.
 class FaultsUnblocked {
@@ -54,14 +60,15 @@ bool runs_without_fault(Run run, DeviceFault& fault) {
   }
   const detail::FaultsUnblocked unblocked;
   sigjmp_buf after;
+  detail::g_running.thread = pthread_self();
   if (sigsetjmp(after, 1) != 0) {
-    detail::t_after_fault = nullptr;
-    fault = detail::t_fault;
+    detail::g_running.after_fault = nullptr;
+    fault = detail::g_running.fault;
     return false;
   }
-  detail::t_after_fault = &after;
+  detail::g_running.after_fault = &after;
   run();
-  detail::t_after_fault = nullptr;
+  detail::g_running.after_fault = nullptr;
   return true;
 }
 

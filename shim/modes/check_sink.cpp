@@ -191,6 +191,8 @@ Answer CheckSink::answer(Call& call) {
   }
   std::call_once(loaded_, [this] { has_driver_ = driver_.load(context_, false) == nullptr; });
   if (!has_driver_) return std::nullopt;
+  enter(true);  // of memory that is closed the driver does not tell the device's address
+  quiet_.leave();
   call.address = object->address;
   call.size = object->size;
   call.of_capture = true;  // has the same attributes

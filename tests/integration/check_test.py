@@ -53,6 +53,12 @@ class Correct(CheckTest):
                     if image == WITHOUT_CODE:
                         self.assertTrue(all(one["why_unknown"] for one in found["kernels"]), found)
 
+    def test_memory_is_open_to_questions(self):
+        # Of memory that is closed the driver gives no address.
+        done, found = self.check(["answers", "step", 30, 0, 1, 0], NIMBLE_CHECK_EVERY=1)
+        self.assertGreater(found["launches_checked"], 30)
+        self.assertIn("30 times: input E0 at 8\n", done.stdout)
+
     def test_captured_launches_are_not_checked(self):
         found = self.expect_no_fault(["beliefs", "clip", "graph", 8, WITH_CODE, 4], 1)
         self.assertGreater(found["skipped"]["a stream captures"], 0)

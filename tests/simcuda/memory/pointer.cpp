@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "tests/simcuda/driver/entry.h"
+#include "tests/simcuda/memory/vmm.h"
 
 using namespace simcuda;
 
@@ -51,7 +52,8 @@ CUresult get(Call& call, void* out, CUpointer_attribute attribute, CUdeviceptr p
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       put<unsigned>(out, block->on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:  // none where the device may not touch it (H200, 580.159)
+      if (is_closed(pointer)) return CUDA_ERROR_INVALID_VALUE;
       put(out, pointer);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <map>
 #include <memory>
+
+#include "tests/simcuda/memory/vmm.h"
 
 #include "tests/simcuda/driver/entry.h"
 #include "tests/simcuda/engine/device_fault.h"
@@ -79,6 +82,13 @@ bool is_on_device(const CUmemAllocationProp* prop) {
 }
 
 }  // namespace
+
+bool simcuda::is_closed(CUdeviceptr pointer) {
+  const auto after = mappings().mapped.upper_bound(pointer);
+  if (after == mappings().mapped.begin()) return false;
+  const auto& [begin, mapped] = *std::prev(after);
+  return pointer - begin < mapped.bytes && mapped.access == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
 
 SIM_CALL(cuMemGetAllocationGranularity, kInit,
          (size_t * granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option),

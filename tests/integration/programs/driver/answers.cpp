@@ -176,6 +176,9 @@ struct Step : GraphProgram {
         ask([&] {
           if (with_pool) return pool("inside");
           outcome("ids" + identity({a, b, input}));
+          CUdeviceptr there = 0;  // of memory that the last launch has not touched
+          const CUresult found = cuPointerGetAttribute(&there, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, input + 8);
+          outcome("input E" + text(found) + " at " + text(static_cast<long long>(there - input)));
           outcome("a" + all_about(a));
           outcome("b inside" + all_about(b + 40));
           outcome("past a" + all_about(a + kBytes + 8));

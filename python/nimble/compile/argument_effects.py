@@ -15,15 +15,19 @@ _CLASSES = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.
 
 
 class _View(NamedTuple):
-    """An output in an argument's memory. offset: in elements, from the argument's own."""
+    """An output in an argument's memory. offset: in elements, from the argument's own. requires_grad: as views of parameters do, unless
+    they are detached."""
 
     argument: int
     size: Tuple[int, ...]
     strides: Tuple[int, ...]
     offset: int
+    requires_grad: bool
 
     def of(self, arguments: Sequence[Any]) -> torch.Tensor:
         base = arguments[self.argument]
+        if base.requires_grad and not self.requires_grad:
+            base = base.detach()
         return torch.as_strided(base, self.size, self.strides, base.storage_offset() + self.offset)
 
 
@@ -114,7 +118,8 @@ class ObservedRun:
         base = next(each for number, each in self._tensors if number == argument)
         if output.dtype != base.dtype or output.is_conj() or output.is_neg() or base.is_conj() or base.is_neg():
             raise ValueError("an output is a view of an argument with another dtype")
-        return _View(argument, tuple(output.shape), tuple(output.stride()), int(output.storage_offset() - base.storage_offset()))
+        return _View(argument, tuple(output.shape), tuple(output.stride()), int(output.storage_offset() - base.storage_offset()),
+                     output.requires_grad)
 
 
 def _place(tensor: torch.Tensor) -> Tuple[Any, ...]:

@@ -4,10 +4,11 @@ copies of arguments; returned() does to the caller's arguments what the function
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Sequence, Tuple
 
 import torch
 
+from nimble.graphs.differences import same_bytes
 from nimble.objects.memory import storage_address, version_of
 from nimble.objects.plain import KINDS
 
@@ -68,9 +69,10 @@ class ArgumentEffects:
 
 
 class ObservedRun:
-    """Made before a run, with its arguments. own: tensors that the function holds itself."""
+    """Made before a run, with its arguments. copied: the numbers of tensors whose values are compared, too: what is written to them in
+    inference mode, or as statistics of a batch, has no version. own: tensors that the function holds itself."""
 
-    def __init__(self, arguments: Sequence[Any], own: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(self, arguments: Sequence[Any], copied: Iterable[int], own: Iterable[torch.Tensor] = ()) -> None:
         self._tensors = [(number, each) for number, each in enumerate(arguments) if isinstance(each, torch.Tensor)]
         for _, each in self._tensors:
             if type(each) not in _CLASSES:
@@ -80,8 +82,7 @@ class ObservedRun:
         self._own = [(each, version_of(each)) for each in own]
         self._versions = [version_of(each) for _, each in self._tensors]
         self._places = [_place(each) for _, each in self._tensors]
-        # They have no versions. Those that are read in place are parameters for a graph, and what writes to them is not prepared.
-        self._values = {number: each.clone() for number, each in self._tensors if each.is_inference()}
+        self._values = {number: arguments[number].clone() for number in copied}
 
     def effects(self, outputs: Any, told: Iterable[int] = ()) -> ArgumentEffects:
         """Called after the run. told: arguments that it is known to write to, by their numbers. Raises ValueError where a graph would not do what it has done."""
@@ -94,7 +95,7 @@ class ObservedRun:
             if _place(each) != place:
                 raise ValueError("it changes the shape or the memory of an argument")
             value = self._values.get(number)
-            if version_of(each) != version or value is not None and not _same_bytes(each, value):
+            if version_of(each) != version or value is not None and not same_bytes(each, value):
                 written.append(number)
         return ArgumentEffects(frozenset(written), self._elsewhere(outputs), outputs)
 
@@ -126,10 +127,6 @@ def _place(tensor: torch.Tensor) -> Tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad
 
 
-def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(one, other) or torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(), other.nan_to_num())
-
-
 def are_apart(arguments: Sequence[Any], copied: Iterable[int], static: FrozenSet[int]) -> bool:
     """Whether the arguments that a graph copies share memory neither with each other nor with that at `static`."""
     seen = set(static)
@@ -140,8 +137,3 @@ def are_apart(arguments: Sequence[Any], copied: Iterable[int], static: FrozenSet
                 return False
             seen.add(where)
     return True
-
-
-def first_device(arguments: Iterable[Any], device_type: str) -> Optional[torch.device]:
-    """The device of the first tensor on one of this type."""
-    return next((each.device for each in arguments if isinstance(each, torch.Tensor) and each.device.type == device_type), None)

@@ -84,7 +84,9 @@ class _Kind:
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
         self._static_memory: FrozenSet[int] = frozenset(storage_address(arguments[number]) for number in inputs.static) - {0}
-        written = frozenset(place for place, number in enumerate(inputs.static) if number in effects.written)
+        # Statistics of a batch are written without a sign of it, but not to parameters.
+        written = frozenset(place for place, number in enumerate(inputs.static)
+                            if number in effects.written or not isinstance(arguments[number], torch.nn.Parameter))
         scalars = [(number, arguments[number].clone()) for number in inputs.scalars]
         plain = [(number, arguments[number]) for number in inputs.plain]
         self.call = GraphedCall(engine, _without_effects(inputs, run, effects.made, self.copied, [*scalars, *plain]), written)
@@ -96,7 +98,11 @@ class _Kind:
         return [arguments[number] for number in self._inputs.copied]
 
     def is_apart(self, arguments: Sequence[Any]) -> bool:
-        return not self.effects.any() or are_apart(arguments, self._inputs.copied, self._static_memory)
+        """Whether no argument that a CUDA graph copies shares memory with others, where that matters."""
+        graph = self.call.graph
+        if not self.effects.any() and (graph is None or not graph.writes):
+            return True
+        return are_apart(arguments, self._inputs.copied, self._static_memory)
 
     def returned(self, made: Any, arguments: Sequence[Any]) -> Any:
         return self.effects.returned(made, arguments, self.copied)
@@ -197,11 +203,9 @@ class TracedGraph:
         why = self._why_no_more(key)
         if why is not None:
             return self._run_as_traced(why, arguments)
-        if not are_apart(arguments, inputs.copied, frozenset(storage_address(arguments[number]) for number in inputs.static)):
-            return self._run_as_traced("its arguments share memory", arguments)
         kind: "_Kind | str"
         try:
-            observed = ObservedRun(arguments, self._own)
+            observed = ObservedRun(arguments, inputs.copied, self._own)
         except ValueError as error:
             observed, kind = None, str(error)
         outputs = self._run_as_traced(_BEFORE, arguments)
@@ -212,6 +216,8 @@ class TracedGraph:
                     raise ValueError("it writes to a tensor on the CPU")
                 kind = _Kind(inputs, arguments, self._run, self._engine, effects)
                 kind.used = self.served
+                if not kind.is_apart(arguments):
+                    return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
             kind = str(error) or type(error).__name__
         self._kinds.setdefault(key, {})[addresses] = kind
@@ -219,7 +225,9 @@ class TracedGraph:
 
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
         """Runs a call that no trusted CUDA graph serves. One thread at a time."""
-        made = kind.call.advance(kind.static(arguments), kind.others(arguments))
+        # Python attributes of tensors are for the program, and Dynamo: no op sees them.
+        others = [each.detach() if isinstance(each, torch.Tensor) and vars(each) else each for each in kind.others(arguments)]
+        made = kind.call.advance(kind.static(arguments), others)
         if made is WITHOUT:
             return self._run_as_traced(kind.call.why_without or _BEFORE, arguments)
         self.compared += 1

@@ -4,6 +4,7 @@ Its buffers are not reused, which would order kernels that are independent. No s
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import Any, Callable, List, Sequence
 
@@ -16,6 +17,8 @@ _PATCHES = {"triton.cudagraphs": False, "allow_buffer_reuse": False, "inplace_bu
 
 def compile_by_inductor(traced: torch.fx.GraphModule, inputs: Sequence[Any], add: Add) -> "Callable[..., Any]":
     """torch.compile's default, except for `add` around what it has compiled without gradients."""
+    # A graph from its cache would come without `inner`. Inductor's own cache stays in use.
+    functorch: Any = importlib.import_module("torch._functorch.config")
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
 
     def inner(graph: Any, examples: Sequence[Any], **given: Any) -> Any:
@@ -32,4 +35,5 @@ def compile_by_inductor(traced: torch.fx.GraphModule, inputs: Sequence[Any], add
             made.current_callable = replacement  # where PyTorch puts its own CUDA graphs
         return made
 
-    return compile_fx.compile_fx(traced, inputs, inner_compile=inner, config_patches=_PATCHES)
+    with functorch.patch({"enable_autograd_cache": False}) if hasattr(functorch, "enable_autograd_cache") else contextlib.nullcontext():
+        return compile_fx.compile_fx(traced, inputs, inner_compile=inner, config_patches=_PATCHES)

@@ -53,11 +53,15 @@ def _nodes(traced: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
 def name_of(traced: torch.fx.GraphModule) -> str:
     """Dynamo's number of the graph, and the place of its first op in the program."""
     number = traced.meta.get("dynamo_compile_id") if isinstance(getattr(traced, "meta", None), dict) else None
+    text = f"[{number if number is not None else '?'}]"
     for node in traced.graph.nodes:
-        place = _PLACE.search(node.stack_trace or "") if node.op not in ("placeholder", "output") else None
-        if place is not None:
-            return f"[{number if number is not None else '?'}] {place[3]} ({place[1].rsplit('/', 1)[-1]}:{place[2]})"
-    return f"[{number if number is not None else '?'}]"
+        if node.op not in ("placeholder", "output"):
+            place = _PLACE.search(node.stack_trace or "")
+            if place is not None:
+                return f"{text} {place[3]} ({place[1].rsplit('/', 1)[-1]}:{place[2]})"
+            for _, kind in (node.meta.get("nn_module_stack") or {}).values():
+                return f"{text} {getattr(kind, '__name__', kind)}"  # PyTorch's own code has no place
+    return text
 
 
 def why_not(traced: torch.fx.GraphModule, inputs: Sequence[Any]) -> Optional[str]:

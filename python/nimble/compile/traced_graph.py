@@ -31,6 +31,9 @@ MOST_ADDRESSES = 64  # CUDA graphs of one traced graph, for different static inp
 _STALE = 4 * MOST_ADDRESSES  # calls of others, after which the least recently used one makes room
 
 Run = Callable[[List[Any]], Any]  # may empty the list
+# Takes a tenth of the time of a loop.
+_are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
+    torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 _BEFORE = "before it was prepared"
 
 
@@ -62,6 +65,15 @@ class _Inputs:
         elif len(devices) > 1 or next(iter(devices)).type != device_type:
             self.why = self.why or f"it reads memory on {', '.join(sorted(map(str, devices)))}, not on one {device_type} device"
 
+    def addresses(self, arguments: Sequence[Any]) -> List[int]:
+        return [arguments[number].data_ptr() for number in self.static]
+
+    def are_at(self, arguments: List[Any], addresses: List[Optional[int]]) -> bool:
+        """Whether the static inputs have these addresses, by their numbers."""
+        if _are_at is not None:
+            return bool(_are_at(arguments, addresses, self.static))
+        return all(arguments[number].data_ptr() == addresses[number] for number in self.static)
+
     def key(self, arguments: Sequence[Any]) -> Hashable:
         """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses."""
         parts: List[Hashable] = [switches.kernels()]
@@ -76,10 +88,14 @@ class _Inputs:
 
 
 class _Kind:
-    """Calls of one kind, after the first. why: why none will have a CUDA graph; in the end GraphedCall knows."""
+    """Calls of one kind, after the first. addresses: of static inputs, by their numbers. used: how many calls the traced graph's CUDA
+    graphs had served when this one last did."""
 
-    def __init__(self, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine, effects: ArgumentEffects) -> None:
+    def __init__(self, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
+                 effects: ArgumentEffects) -> None:
         self.used = 0
+        self.key = key
+        self.addresses = [each.data_ptr() if number in inputs.static else None for number, each in enumerate(arguments)]
         self.effects = effects
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
@@ -148,6 +164,7 @@ class TracedGraph:
         self._written, self._own = frozenset(written), list(own)
         self._inputs: Optional[_Inputs] = None
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
+        self._last: Optional[_Kind] = None  # which the next call may repeat
         self._advancing = threading.Lock()
         self._process = os.getpid()
         self._why = why
@@ -163,9 +180,10 @@ class TracedGraph:
             inputs = self._inputs = _Inputs(arguments, self._static, self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
-        key = inputs.key(arguments)
-        addresses = tuple(map(torch.Tensor.data_ptr, [arguments[number] for number in inputs.static]))
-        kind = self._kinds.get(key, {}).get(addresses)
+        arguments = list(arguments)
+        key, kind = inputs.key(arguments), self._last
+        if kind is None or kind.key != key or not inputs.are_at(arguments, kind.addresses):
+            kind = self._kinds.get(key, {}).get(tuple(inputs.addresses(arguments)))
         if isinstance(kind, str):
             return self._run_as_traced(kind, arguments)
         if kind is not None:
@@ -177,11 +195,12 @@ class TracedGraph:
                 if made is not CHANGED:
                     self.served += 1
                     kind.used = self.served
+                    self._last = kind
                     return kind.returned(made, arguments)
         if not self._advancing.acquire(blocking=False):
             return self._run_as_traced("while another thread prepared it", arguments)
         try:
-            return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, addresses, arguments)
+            return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, arguments)
         finally:
             self._advancing.release()
 
@@ -198,7 +217,7 @@ class TracedGraph:
         self.as_compiled[why] += 1
         return self._run(list(arguments))
 
-    def _begin(self, inputs: _Inputs, key: Hashable, addresses: Tuple[int, ...], arguments: Sequence[Any]) -> Any:
+    def _begin(self, inputs: _Inputs, key: Hashable, arguments: Sequence[Any]) -> Any:
         """Runs the first call of a kind, and learns from it. One thread at a time."""
         why = self._why_no_more(key)
         if why is not None:
@@ -214,13 +233,13 @@ class TracedGraph:
                 effects = observed.effects(outputs, self._written)
                 if effects.written.intersection(inputs.scalars):
                     raise ValueError("it writes to a tensor on the CPU")
-                kind = _Kind(inputs, arguments, self._run, self._engine, effects)
+                kind = _Kind(key, inputs, arguments, self._run, self._engine, effects)
                 kind.used = self.served
                 if not kind.is_apart(arguments):
                     return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
             kind = str(error) or type(error).__name__
-        self._kinds.setdefault(key, {})[addresses] = kind
+        self._kinds.setdefault(key, {})[tuple(inputs.addresses(arguments))] = kind
         return outputs
 
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
@@ -245,6 +264,8 @@ class TracedGraph:
             if self.served - kind.used < _STALE:
                 return f"its weights are in more than {MOST_ADDRESSES} places"
             kind.call.let_go()
+        if self._last is kind:
+            self._last = None
         del kinds[addresses]
         return None
 

@@ -1,7 +1,8 @@
 """torch.compile(model, backend="nimble"): a backend of Dynamo, which PyTorch finds by the package's entry point.
 
 A graph that Dynamo has traced without gradients runs its own ops, or Inductor's kernels, as CUDA graphs (traced_graph.py). One that
-computes gradients runs as traced, and so does each call that no CUDA graph can serve. Any thread."""
+computes gradients runs as traced unless the user asks for graphs (training_graphs.py), and so does each call that no CUDA graph can
+serve. Any thread."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from nimble import settings
 from nimble.compile.graphed_call import Engine
 from nimble.compile.inductor_kernels import compile_by_inductor
 from nimble.compile.live_functions import LiveFunctions
-from nimble.compile.traced_ops import name_of, own_tensors, static_inputs, why_not
-from nimble.compile.traced_graph import TracedGraph
+from nimble.compile.traced_graph import Static, TracedGraph
+from nimble.compile.traced_ops import GRADIENTS, name_of, own_tensors, static_inputs, why_not
+from nimble.compile.training_graphs import compile_for_training
 from nimble.errors import NimbleError
 from nimble.graphs.backend import Backend
 from nimble.graphs.capture import CudaCapture
@@ -25,7 +27,8 @@ from nimble.guards.switches import has_room
 
 _ROOM = 16  # 1/16 of the GPU's memory must stay free
 _KERNELS = ("eager", "inductor")
-_OPTIONS: "Dict[str, FrozenSet[Any]]" = {"kernels": frozenset(_KERNELS), "multi_stream": frozenset((True, False))}
+_OPTIONS: "Dict[str, FrozenSet[Any]]" = {"kernels": frozenset(_KERNELS), "multi_stream": frozenset((True, False)),
+                                        "training": frozenset((True, False))}
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,26 @@ class NimbleCompiler:
                  mode: Optional[str] = None) -> "Callable[..., Any]":
         """What Dynamo calls instead of the graph. Raises ValueError for unknown options."""
         _check_options(options or {}, mode)
-        chosen = {"kernels": "eager", "multi_stream": True, **(options or {})}
+        chosen = {"kernels": "eager", "multi_stream": True, "training": False, **(options or {})}
         engine = Engine(options=Options(chosen["multi_stream"], relaxed=True), **self._engine)
         name = name_of(traced)
         if chosen["kernels"] == "inductor":
             def add(run: "Callable[[List[Any]], Any]", static: Sequence[int], written: Sequence[int]) -> TracedGraph:
-                return self._add(TracedGraph(run, frozenset(static), engine, name, self._why_none(), written))
+                numbers = frozenset(static)
+                return self._add(TracedGraph(run, lambda arguments: numbers, engine, name, self._why_none(), written))
 
             compiled: "Callable[..., Any]" = compile_by_inductor(traced, inputs, add)
             return compiled
+        if chosen["training"] and self._why_none() is None and why_not(traced, inputs) == GRADIENTS:
+            def part(run: "Callable[[List[Any]], Any]", static: Static, what: str, follows: Optional[TracedGraph]) -> TracedGraph:
+                return self._add(TracedGraph(run, static, engine, f"{name} {what}", follows=follows))
+
+            return compile_for_training(traced, inputs, part)
         forward = traced.forward
         try:
             why = self._why_none() or why_not(traced, inputs)
-            function = TracedGraph(lambda arguments: forward(*arguments), static_inputs(traced), engine, name, why,
+            static = static_inputs(traced)
+            function = TracedGraph(lambda arguments: forward(*arguments), lambda arguments: static, engine, name, why,
                                    own=own_tensors(traced) if why is None else ())
         except Exception as error:  # PyTorch's own may have changed
             self._settings.warn(f"PyTorch: {name} of torch.compile runs without a graph: {type(error).__name__}: {error}")

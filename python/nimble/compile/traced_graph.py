@@ -1,4 +1,4 @@
-"""A graph that Dynamo has traced, without gradients. Its calls launch CUDA graphs of ours.
+"""A graph that Dynamo has traced, or the forward or backward that AOTAutograd has made of it. Its calls launch CUDA graphs of ours.
 
 Dynamo has checked each call beforehand: calls differ only in integers, shapes that follow from them, values of tensors, and
 addresses. There is a CUDA graph for each set of integers, shapes, values of CPU scalars, addresses of static inputs (weights, caches),
@@ -24,6 +24,7 @@ from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCal
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.guards import switches
+from nimble.nesting import unless_others_prepare
 from nimble.objects.memory import storage_address
 from nimble.objects.plain import SCALARS, plain_key
 
@@ -31,6 +32,7 @@ MOST_ADDRESSES = 64  # CUDA graphs of one traced graph, for different static inp
 _STALE = 4 * MOST_ADDRESSES  # calls of others, after which the least recently used one makes room
 
 Run = Callable[[List[Any]], Any]  # may empty the list
+Static = Callable[[Sequence[Any]], AbstractSet[int]]  # the numbers of static inputs, for the arguments of a first call
 # Takes a tenth of the time of a loop.
 _are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
     torch._C, "_tensors_data_ptrs_at_indices_equal", None)
@@ -99,7 +101,7 @@ class _Kind:
         self.effects = effects
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
-        self._static_memory: FrozenSet[int] = frozenset(storage_address(arguments[number]) for number in inputs.static) - {0}
+        self.static_memory: FrozenSet[int] = frozenset(storage_address(arguments[number]) for number in inputs.static) - {0}
         # Statistics of a batch are written without a sign of it, but not to parameters.
         written = frozenset(place for place, number in enumerate(inputs.static)
                             if number in effects.written or not isinstance(arguments[number], torch.nn.Parameter))
@@ -118,7 +120,7 @@ class _Kind:
         graph = self.call.graph
         if not self.effects.any() and (graph is None or not graph.writes):
             return True
-        return are_apart(arguments, self._inputs.copied, self._static_memory)
+        return are_apart(arguments, self._inputs.copied, self.static_memory)
 
     def returned(self, made: Any, arguments: Sequence[Any]) -> Any:
         return self.effects.returned(made, arguments, self.copied)
@@ -152,11 +154,12 @@ def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
 class TracedGraph:
     """The calls and CUDA graphs of one traced graph.
 
-    run: called where there is no CUDA graph. static: the numbers of static inputs. written: of inputs that are known to be written to.
-    own: tensors that it holds. why: why no call can have a CUDA graph. name: for reports."""
+    run: called where there is no CUDA graph. static: which inputs are static. written: the numbers of inputs that are known to be
+    written to. own: tensors that it holds. follows: the forward of a backward. why: why no call can have a CUDA graph. name: for
+    reports."""
 
-    def __init__(self, run: Run, static: AbstractSet[int], engine: Engine, name: str, why: Optional[str] = None,
-                 written: Iterable[int] = (), own: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(self, run: Run, static: Static, engine: Engine, name: str, why: Optional[str] = None, written: Iterable[int] = (),
+                 own: Iterable[torch.Tensor] = (), follows: "Optional[TracedGraph]" = None) -> None:
         self.name = name
         self.served = self.compared = 0
         self.as_compiled: "Counter[str]" = Counter()  # calls, by reason; threads count roughly
@@ -164,6 +167,7 @@ class TracedGraph:
         self._written, self._own = frozenset(written), list(own)
         self._inputs: Optional[_Inputs] = None
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
+        self._follows, self._was_part = follows, False
         self._last: Optional[_Kind] = None  # which the next call may repeat
         self._advancing = threading.Lock()
         self._process = os.getpid()
@@ -172,12 +176,12 @@ class TracedGraph:
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """What the graph returns, or raises, for these arguments."""
-        why = self._why if self._why is not None else why_not_now(self._engine.backend, self._process) or switches.why_not_replayed()
+        why = self._why if self._why is not None else self._why_not_now()
         if why is not None:
             return self._run_as_traced(why, arguments)
         inputs = self._inputs
         if inputs is None:
-            inputs = self._inputs = _Inputs(arguments, self._static, self._engine.backend.device_type)
+            inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
         arguments = list(arguments)
@@ -200,9 +204,24 @@ class TracedGraph:
         if not self._advancing.acquire(blocking=False):
             return self._run_as_traced("while another thread prepared it", arguments)
         try:
-            return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, arguments)
+            with unless_others_prepare() as is_alone:  # autograd's threads must not wait for one that waits for them
+                if not is_alone:
+                    return self._run_as_traced("while another thread prepared something", arguments)
+                return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, arguments)
         finally:
             self._advancing.release()
+
+    def static_memory(self) -> "FrozenSet[int]":
+        """The addresses of the storages of static inputs, of calls so far."""
+        return frozenset().union(*(kind.static_memory for kind in _all(self._kinds)))
+
+    def _why_not_now(self) -> Optional[str]:
+        why = why_not_now(self._engine.backend, self._process)
+        self._was_part = self._was_part or why is not None
+        if self._follows is not None and self._follows._was_part:
+            # Autograd's threads do not know what the forward's thread is doing, which may hold locks and wait for them.
+            return "as a part of another graph"
+        return why or switches.why_not_replayed()
 
     def reports(self) -> List[GraphReport]:
         """Reports of its CUDA graphs."""

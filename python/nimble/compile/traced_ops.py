@@ -12,6 +12,7 @@ import torch
 _TRANSPARENT = frozenset(("wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint", "wrap_activation_checkpoint",
                           "autograd_function_apply", "wrap", "invoke_subgraph"))
 _HigherOrder: Any = getattr(torch._ops, "HigherOrderOperator", ())
+GRADIENTS = "it computes gradients"
 _PLACE = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 
 
@@ -77,7 +78,7 @@ def why_not(traced: torch.fx.GraphModule, inputs: Sequence[Any]) -> Optional[str
         if isinstance(node.target, _HigherOrder) and node.target.__name__ not in _TRANSPARENT:
             return f"it has the op {node.target.__name__}, of which it is not known what it writes"
     if _computes_gradients(nodes, inputs):
-        return "it computes gradients"
+        return GRADIENTS
     return None
 
 

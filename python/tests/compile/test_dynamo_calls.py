@@ -50,7 +50,7 @@ def check(compiled, plain, times):
 
 
 @pytest.mark.parametrize("options, mode, why", [
-    ({"kernel": "eager"}, None, "has no option 'kernel': it has kernels ('eager' or 'inductor'), multi_stream (False or True)"),
+    ({"kernel": "eager"}, None, "has no option 'kernel': it has kernels ('eager' or 'inductor'), multi_stream (False or True), training"),
     ({"kernels": "fast"}, None, "the option 'kernels' of the backend nimble is 'fast': it has"),
     (None, "reduce-overhead", "has no mode 'reduce-overhead': it has options, kernels"),
 ])
@@ -290,7 +290,7 @@ def test_what_dynamo_is_not_known_to_pass(nimble):
 
     engine = dynamo_backend.Engine(**nimble._engine)
     for argument in ([torch.ones(2)], torch.ones(2).as_subclass(Other), torch.ones(2).to_sparse()):
-        function = TracedGraph(lambda given: [given[0] * 2], frozenset(), engine, "name")
+        function = TracedGraph(lambda given: [given[0] * 2], lambda given: frozenset(), engine, "name")
         for _ in range(BEFORE + 2):
             function([torch.ones(2), argument])
         assert function.served == 0 and len(function.as_compiled) <= 2

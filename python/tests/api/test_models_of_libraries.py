@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch.utils import _pytree  # noqa: E402
+import dynamo_tools  # noqa: E402
 import nimble  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.graphs.differences import same_bytes  # noqa: E402
@@ -183,6 +184,30 @@ def test_steps(model):
             (report,) = step.report()
             assert report.kind == "step" and report.state == "rewritten"
     assert are_same(*found)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("model", ["bert", "llama", "t5", "convnext"], indirect=True)  # compiling takes seconds
+def test_by_torch_compile(model, trains, monkeypatch):
+    """With the bits of torch.compile's own backends that run the same ops."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    module, twin, data = model
+    torch._dynamo.reset()
+    backend = dynamo_tools.compiler()
+    served = torch.compile(module.train(trains), backend=backend, options={"training": trains})
+    plain = torch.compile(twin.train(trains), backend="aot_eager" if trains else "eager")
+    for number in range(6):
+        arguments, found = data(), []
+        for call, each in ((served, module), (plain, twin)):
+            each.zero_grad(set_to_none=True)
+            torch.manual_seed(number)
+            with torch.set_grad_enabled(trains):
+                outputs = call(**arguments)
+            if trains:
+                loss_of(outputs).backward()
+            found.append([t.detach().clone() for t in (*tensors(outputs), *left_in(each))])
+        assert are_same(*found)
+    assert dynamo_tools.served(backend) > 0, backend.reports()
 
 
 def test_what_returns_a_cache_says_so():

@@ -99,7 +99,7 @@ def state_of(module):
     return [module.weight, module.state, module.attribute]
 
 
-@pytest.mark.parametrize("first", range(0, 120, 20))
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_programs(first, monkeypatch):
     monkeypatch.setattr("atexit.register", lambda *_: None)
     total = 0

@@ -3,8 +3,9 @@
 Dynamo has checked each call beforehand: calls differ only in integers, shapes that follow from them, values of tensors, and
 addresses. There is a CUDA graph for each set of integers, shapes, values of CPU scalars, addresses of static inputs (weights, caches),
 and PyTorch's switches (graphed_call.py). Static inputs are read and written in place, others copied; arguments that the graph writes
-to are written, and views of arguments are made, after it (argument_effects.py). The first call of a kind runs as traced; the
-next is prepared; it and two more are compared with a run without the CUDA graph, to the bit. If any of that fails, calls run as traced.
+to are written, and views of arguments are made, after it (argument_effects.py). The first call of a kind runs as traced. Once
+there were more calls of it than there are kinds, the next is prepared; it and two more are compared with a run without the CUDA graph,
+to the bit. If any of that fails, calls run as traced.
 
 Any thread: CUDA graphs have their own locks, and a call made while another thread prepares or compares runs as traced."""
 
@@ -90,12 +91,14 @@ class _Inputs:
 
 
 class _Kind:
-    """Calls of one kind, after the first. addresses: of static inputs, by their numbers. used: how many calls the traced graph's CUDA
-    graphs had served when this one last did."""
+    """Calls of one kind, after the first.
+
+    calls: those that no trusted CUDA graph served. addresses: of static inputs, by their numbers. used: how many calls the traced
+    graph's CUDA graphs had served when this one last did."""
 
     def __init__(self, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
                  effects: ArgumentEffects) -> None:
-        self.used = 0
+        self.calls, self.used = 1, 0
         self.key = key
         self.addresses = [each.data_ptr() if number in inputs.static else None for number, each in enumerate(arguments)]
         self.effects = effects
@@ -263,6 +266,9 @@ class TracedGraph:
 
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
         """Runs a call that no trusted CUDA graph serves. One thread at a time."""
+        kind.calls += 1
+        if kind.calls <= len(self._kinds):
+            return self._run_as_traced(_BEFORE, arguments)  # sizes may grow from call to call, and begin again
         # Python attributes of tensors are for the program, and Dynamo: no op sees them.
         others = [each.detach() if isinstance(each, torch.Tensor) and vars(each) else each for each in kind.others(arguments)]
         made = kind.call.advance(kind.static(arguments), others)

@@ -68,6 +68,7 @@ class GraphedCall:
         self.graph: Optional[PreparedGraph] = None
         self.is_trusted = False
         self.graph_seconds = self.without_seconds = math.inf  # per call, the fastest compared
+        self.prepare_seconds = 0.0
         self.why_without: Optional[str] = None
         self._engine, self._model, self._written, self._most_moves = engine, model, written, most_moves
         self._addresses: List[int] = []  # of each static argument
@@ -120,6 +121,7 @@ class GraphedCall:
         if not engine.has_room(device):
             raise ValueError("too little of the GPU's memory is free")
         addresses = list(map(torch.Tensor.data_ptr, static))
+        began = time.perf_counter()
         with torch.no_grad():
             graph = prepare(module, call, engine.backend, engine.options, is_compared=False)
         graph.forget_module()  # the arguments are checked at each call
@@ -127,6 +129,7 @@ class GraphedCall:
             graph.close()
             raise ValueError("with its graph too little of the GPU's memory would be free")
         self.graph, self._addresses = graph, addresses
+        self.prepare_seconds = time.perf_counter() - began
 
     def _compare(self, graph: PreparedGraph, module: _Module, call: Call, device: torch.device) -> Any:
         """Runs a call both ways. The caller gets what the run without the graph returns or raises."""

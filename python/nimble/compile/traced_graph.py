@@ -37,7 +37,9 @@ Static = Callable[[Sequence[Any]], AbstractSet[int]]  # the numbers of static in
 # Takes a tenth of the time of a loop.
 _are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
     torch._C, "_tensors_data_ptrs_at_indices_equal", None)
+_MOST_MOVES = 4
 _BEFORE = "before it was prepared"
+_MOVES = "its weights move again and again"
 
 
 class _Inputs:
@@ -93,12 +95,13 @@ class _Inputs:
 class _Kind:
     """Calls of one kind, after the first.
 
-    calls: those that no trusted CUDA graph served. addresses: of static inputs, by their numbers. used: how many calls the traced
-    graph's CUDA graphs had served when this one last did."""
+    calls: those that no trusted CUDA graph served; served: the others. addresses: of static inputs, by their numbers. began, used: the
+    numbers of its first and its last call among those of the traced graph."""
 
-    def __init__(self, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
+    def __init__(self, began: int, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
                  effects: ArgumentEffects) -> None:
-        self.calls, self.used = 1, 0
+        self.calls, self.served = 1, 0
+        self.began = self.used = began
         self.key = key
         self.addresses = [each.data_ptr() if number in inputs.static else None for number, each in enumerate(arguments)]
         self.effects = effects
@@ -117,6 +120,12 @@ class _Kind:
 
     def others(self, arguments: Sequence[Any]) -> List[Any]:
         return [arguments[number] for number in self._inputs.copied]
+
+    def seconds_saved(self) -> float:
+        """By its CUDA graph, in all, less what preparing it has taken."""
+        if self.call.graph is None:
+            return 0.0
+        return (self.served * (self.call.without_seconds - self.call.graph_seconds) if self.served else 0.0) - self.call.prepare_seconds
 
     def is_apart(self, arguments: Sequence[Any]) -> bool:
         """Whether no argument that a CUDA graph copies shares memory with others, where that matters."""
@@ -140,7 +149,7 @@ def _without_effects(inputs: _Inputs, run: Run, made: Sequence[int], copied: Seq
             for number, value in zip(numbers, values):
                 arguments[number] = value
         for number, value in constants:
-            arguments[number] = value.clone() if isinstance(value, torch.Tensor) else value
+            arguments[number] = value
         for number in copied:
             arguments[number] = _copy_of(arguments[number])
         written = [arguments[number] for number in copied]
@@ -170,6 +179,7 @@ class TracedGraph:
         self._written, self._own = frozenset(written), list(own)
         self._inputs: Optional[_Inputs] = None
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
+        self._calls = self._moves = 0  # moves: times that static inputs have moved before a CUDA graph had paid for itself
         self._follows, self._was_part = follows, False
         self._last: Optional[_Kind] = None  # which the next call may repeat
         self._advancing = threading.Lock()
@@ -182,6 +192,7 @@ class TracedGraph:
         why = self._why if self._why is not None else self._why_not_now()
         if why is not None:
             return self._run_as_traced(why, arguments)
+        self._calls += 1
         inputs = self._inputs
         if inputs is None:
             inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
@@ -201,7 +212,8 @@ class TracedGraph:
                 made = graph.run(kind.others(arguments), False)
                 if made is not CHANGED:
                     self.served += 1
-                    kind.used = self.served
+                    kind.served += 1
+                    kind.used = self._calls
                     self._last = kind
                     return kind.returned(made, arguments)
         if not self._advancing.acquire(blocking=False):
@@ -255,8 +267,7 @@ class TracedGraph:
                 effects = observed.effects(outputs, self._written)
                 if effects.written.intersection(inputs.scalars):
                     raise ValueError("it writes to a tensor on the CPU")
-                kind = _Kind(key, inputs, arguments, self._run, self._engine, effects)
-                kind.used = self.served
+                kind = _Kind(self._calls, key, inputs, arguments, self._run, self._engine, effects)
                 if not kind.is_apart(arguments):
                     return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
@@ -267,8 +278,13 @@ class TracedGraph:
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
         """Runs a call that no trusted CUDA graph serves. One thread at a time."""
         kind.calls += 1
+        kind.used = self._calls
         if kind.calls <= len(self._kinds):
             return self._run_as_traced(_BEFORE, arguments)  # sizes may grow from call to call, and begin again
+        if kind.call.graph is None and kind.call.why_without is None:
+            self._let_go_before(kind)
+            if self._moves > _MOST_MOVES:
+                kind.call.end(_MOVES)
         # Python attributes of tensors are for the program, and Dynamo: no op sees them.
         others = [each.detach() if isinstance(each, torch.Tensor) and vars(each) else each for each in kind.others(arguments)]
         made = kind.call.advance(kind.static(arguments), others)
@@ -277,21 +293,34 @@ class TracedGraph:
         self.compared += 1
         return kind.returned(made, arguments)
 
+    def _let_go_before(self, kind: _Kind) -> None:
+        """Frees CUDA graphs for static inputs that have moved: those that have served no call since this kind of call began."""
+        gone = [each for each in _all(self._kinds) if each.key == kind.key and each.used < kind.began and each.call.graph is not None]
+        if gone and sum(each.seconds_saved() for each in gone) < 0:
+            self._moves += 1
+        for each in gone:
+            self._remove(each)
+
+    def _remove(self, kind: _Kind) -> None:
+        if self._last is kind:
+            self._last = None
+        kind.call.let_go()
+        kinds = self._kinds[kind.key]
+        for addresses in [addresses for addresses, each in kinds.items() if each is kind]:
+            del kinds[addresses]
+
     def _why_no_more(self, key: Hashable) -> Optional[str]:
         """Why no other kind of call is begun; None where one may be. May let go of a stale one."""
         if key not in self._kinds and len(self._kinds) >= MOST_GRAPHS:
             return f"its shapes are of more than {MOST_GRAPHS} kinds"
-        places = [(kinds, addresses, kind) for kinds in self._kinds.values() for addresses, kind in kinds.items()]
-        if len(places) < MOST_ADDRESSES:
+        if self._moves > _MOST_MOVES:
+            return _MOVES
+        if sum(map(len, self._kinds.values())) < MOST_ADDRESSES:
             return None
-        kinds, addresses, kind = min(places, key=lambda place: -1 if isinstance(place[2], str) else place[2].used)
-        if not isinstance(kind, str):
-            if self.served - kind.used < _STALE:
-                return f"its weights are in more than {MOST_ADDRESSES} places"
-            kind.call.let_go()
-        if self._last is kind:
-            self._last = None
-        del kinds[addresses]
+        oldest = min(_all(self._kinds), key=lambda each: each.used, default=None)
+        if oldest is None or self._calls - oldest.used < _STALE:
+            return f"its weights are in more than {MOST_ADDRESSES} places"
+        self._remove(oldest)
         return None
 
 

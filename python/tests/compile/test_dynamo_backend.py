@@ -160,6 +160,30 @@ def test_a_cache_that_is_marked(nimble):
     assert served(nimble) == 3
 
 
+@pytest.mark.parametrize("without, moves", [(1.0000001, 5), (2.0, 9)])
+def test_a_cache_that_is_another_one_each_time(monkeypatch, without, moves):
+    """Graphs are made for new ones as long as those for others have paid for themselves."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    torch._dynamo.reset()
+    nimble = compiler(without=without)
+
+    def function(x, cache):
+        cache.mul_(0.5).add_(x)
+        return cache + 1
+
+    compiled, kept = torch.compile(function, backend=nimble), []
+    with torch.no_grad():
+        for _ in range(9):
+            ours, theirs = torch.zeros(4, 6), torch.zeros(4, 6)
+            torch._dynamo.mark_static_address(ours, guard=False)
+            kept.append(ours)
+            for _ in range(CALLS):
+                (given,) = x()
+                check_same([compiled(given, ours), ours], [function(given, theirs), theirs])
+    assert served(nimble) == 3 * moves and (why_traced(nimble) == set()) == (moves == 9)
+    assert sum(len(report.graphs) for report in nimble.reports()) <= 1
+
+
 def test_arguments_that_are_written_and_returned(nimble):
     def function(x, y):
         x.mul_(2)

@@ -10,6 +10,8 @@ from typing import Any, Callable, List, Sequence
 
 import torch
 
+from nimble.compile.traced_ops import fixed_inputs
+
 # Called with a compiled function, which empties the list of its inputs, and the numbers of static and of written ones.
 Add = Callable[[Callable[[List[Any]], Any], Sequence[int], Sequence[int]], Callable[[Sequence[Any]], Any]]
 _PATCHES = {"triton.cudagraphs": False, "allow_buffer_reuse": False, "inplace_buffers": False}
@@ -22,10 +24,11 @@ def compile_by_inductor(traced: torch.fx.GraphModule, inputs: Sequence[Any], add
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
 
     def inner(graph: Any, examples: Sequence[Any], **given: Any) -> Any:
+        fixed = fixed_inputs(graph)
         made = compile_fx.compile_fx_inner(graph, examples, **given)
         if given.get("is_inference") and hasattr(made, "current_callable") and hasattr(made, "mutated_input_idxs"):
             run = made.current_callable
-            function = add(run, tuple(given.get("static_input_idxs") or ()), tuple(made.mutated_input_idxs))
+            function = add(run, sorted(fixed.intersection(given.get("static_input_idxs") or ())), tuple(made.mutated_input_idxs))
 
             def replacement(arguments: List[Any]) -> Any:
                 outputs = function(arguments)

@@ -19,13 +19,18 @@ _PLACE = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 def static_inputs(traced: torch.fx.GraphModule) -> Set[int]:
     """The numbers of inputs that are the same tensor at most calls, and have one shape: parameters, buffers, tensors in attributes of
     modules, and what the program has marked as such."""
-    return {number for number, node in enumerate(_placeholders(traced)) if _is_static(node)}
+    placeholders = _placeholders(traced)
+    return {number for number in fixed_inputs(traced)
+            if (placeholders[number].meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")}
 
 
-def _is_static(node: torch.fx.Node) -> bool:
-    if not (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type"):
-        return False
-    example = node.meta.get("example_value")
+def fixed_inputs(traced: torch.fx.GraphModule) -> Set[int]:
+    """The numbers of inputs that are tensors with one shape and one layout for all calls. Also of graphs from AOTAutograd."""
+    return {number for number, node in enumerate(_placeholders(traced))
+            if _is_fixed(node.meta.get("example_value", node.meta.get("val")))}
+
+
+def _is_fixed(example: Any) -> bool:
     return isinstance(example, torch.Tensor) and all(isinstance(size, int) for size in (*example.shape, *example.stride()))
 
 

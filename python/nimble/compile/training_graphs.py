@@ -12,6 +12,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 
 from nimble.compile.traced_graph import Run, Static, TracedGraph
+from nimble.compile.traced_ops import fixed_inputs
 from nimble.objects.memory import storage_address
 
 # Called with a function, which inputs are static, what it is, and the graph whose calls come before; makes a TracedGraph.
@@ -27,18 +28,19 @@ def compile_for_training(traced: torch.fx.GraphModule, inputs: Sequence[Any], ad
     def forward(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> "Callable[..., Any]":
         tracing = torch._guards.TracingContext.try_get()
         metadata = tracing.fw_metadata if tracing is not None else None
-        static = frozenset(getattr(metadata, "static_input_indices", None) or ())
+        static = fixed_inputs(graph).intersection(getattr(metadata, "static_input_indices", None) or ())
         forwards.append(add(debugging.boxed_nop(graph, examples), lambda arguments: static, "forward", None))
         return _boxed(forwards[-1])
 
     def backward(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> "Callable[..., Any]":
-        before = forwards[-1]
+        before, fixed = forwards[-1], fixed_inputs(graph)
 
         def static(arguments: Sequence[Any]) -> "set[int]":
             """What the forward has saved of its static inputs."""
             memory = before.static_memory()
-            return {number for number, each in enumerate(arguments)
-                    if isinstance(each, torch.Tensor) and each.layout is torch.strided and storage_address(each) in memory}
+            return {number for number in fixed
+                    if isinstance(arguments[number], torch.Tensor) and arguments[number].layout is torch.strided
+                    and storage_address(arguments[number]) in memory}
 
         return _boxed(add(debugging.boxed_nop(graph, examples), static, "backward", before))
 

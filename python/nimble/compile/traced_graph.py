@@ -236,6 +236,8 @@ class TracedGraph:
         if self._follows is not None and self._follows._was_part:
             # Autograd's threads do not know what the forward's thread is doing, which may hold locks and wait for them.
             return "as a part of another graph"
+        if self._follows is not None and not self._follows._kinds:
+            why = why or _BEFORE  # what the forward has saved of its static inputs is not known yet
         return why or switches.why_not_replayed()
 
     def reports(self) -> List[GraphReport]:

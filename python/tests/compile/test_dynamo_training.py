@@ -10,7 +10,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from dynamo_tools import COMPARED, FIRST, check_same, compiler, served, why_traced  # noqa: E402
 
-CALLS = FIRST + COMPARED + 3
+CALLS = FIRST + FIRST + COMPARED + 3  # a backward waits for a first call of its forward
 TRAINING = {"training": True}
 FIRST_MODE = "under a torch function or dispatch mode"  # PyTorch checks custom ops in the first call of a forward
 
@@ -36,7 +36,7 @@ class Net(nn.Module):
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.qkv, self.embedding = nn.LayerNorm(8), nn.Linear(8, 24), nn.Embedding(10, 8)
+        self.norm, self.qkv, self.embedding = nn.LayerNorm(8), nn.Linear(8, 24), nn.Embedding(11, 8)
 
     def forward(self, tokens):
         x = self.embedding(tokens)
@@ -91,6 +91,8 @@ def test_training(nimble, module, make, optimizer):
         check_same(state(ours), state(plain))
     assert served(nimble) >= 5 and why_traced(nimble) <= {FIRST_MODE}, nimble.reports()
     assert [report.name.split()[-1] for report in nimble.reports()] == ["backward", "forward"]
+    shapes = [f"float32{list(p.shape)}" for p in ours.parameters() if p.dim() > 1]
+    assert not any(shape in graph.signature for report in nimble.reports() for graph in report.graphs for shape in shapes), "weights are copied"
 
 
 def test_inputs_that_require_gradients(nimble):
@@ -211,3 +213,14 @@ def test_without_the_option(nimble):
     for _ in range(CALLS):
         compiled(torch.randn(4, 6)).sum().backward()
     assert why_traced(nimble) == {"it computes gradients"}
+
+
+def test_without_parameters(nimble):
+    compiled = torch.compile(lambda x: (x.sin() * x).sum(), backend=nimble, options=TRAINING)
+    for _ in range(CALLS):
+        x = torch.randn(4, requires_grad=True)
+        compiled(x).backward()
+        want = x.detach().clone().requires_grad_()
+        torch.compile(lambda x: (x.sin() * x).sum(), backend="aot_eager")(want).backward()
+        check_same([x.grad], [want.grad])
+    assert served(nimble) >= 5

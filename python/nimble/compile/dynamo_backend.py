@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -26,9 +26,8 @@ from nimble.graphs.graph_io import GraphReport, Options
 from nimble.guards.switches import has_room
 
 _ROOM = 16  # 1/16 of the GPU's memory must stay free
-_KERNELS = ("eager", "inductor")
-_OPTIONS: "Dict[str, FrozenSet[Any]]" = {"kernels": frozenset(_KERNELS), "multi_stream": frozenset((True, False)),
-                                        "training": frozenset((True, False))}
+_OPTIONS: "Dict[str, Tuple[Any, ...]]" = {"kernels": ("eager", "inductor"), "multi_stream": (True, False), "training": (False, True)}
+_DEFAULTS = {name: values[0] for name, values in _OPTIONS.items()}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class NimbleCompiler:
                  mode: Optional[str] = None) -> "Callable[..., Any]":
         """What Dynamo calls instead of the graph. Raises ValueError for unknown options."""
         _check_options(options or {}, mode)
-        chosen = {"kernels": "eager", "multi_stream": True, "training": False, **(options or {})}
+        chosen = {**_DEFAULTS, **(options or {})}
         engine = Engine(options=Options(chosen["multi_stream"], relaxed=True), **self._engine)
         name = name_of(traced)
         if chosen["kernels"] == "inductor":
@@ -115,10 +114,12 @@ def _check_options(options: Mapping[str, Any], mode: Optional[str]) -> None:
             raise ValueError(f"the backend nimble has no option {name!r}: it has {_known()}")
         if value not in _OPTIONS[name]:
             raise ValueError(f"the option {name!r} of the backend nimble is {value!r}: it has {_known()}")
+    if options.get("training") and options.get("kernels", "eager") != "eager":
+        raise ValueError("the backend nimble has graphs for training with the kernels 'eager' only")
 
 
 def _known() -> str:
-    return ", ".join(f"{name} ({' or '.join(map(repr, sorted(values, key=str)))})" for name, values in _OPTIONS.items())
+    return ", ".join(f"{name} ({' or '.join(map(repr, values))})" for name, values in _OPTIONS.items())
 
 
 _compiler: Optional[NimbleCompiler] = None

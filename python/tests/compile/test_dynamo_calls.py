@@ -50,8 +50,11 @@ def check(compiled, plain, times):
 
 
 @pytest.mark.parametrize("options, mode, why", [
-    ({"kernel": "eager"}, None, "has no option 'kernel': it has kernels ('eager' or 'inductor'), multi_stream (False or True), training"),
+    ({"kernel": "eager"}, None, "has no option 'kernel': it has kernels ('eager' or 'inductor'), multi_stream (True or False), training (False or "
+     "True)"),
     ({"kernels": "fast"}, None, "the option 'kernels' of the backend nimble is 'fast': it has"),
+    ({"training": [1]}, None, "the option 'training' of the backend nimble is [1]: it has"),
+    ({"training": True, "kernels": "inductor"}, None, "with the kernels 'eager' only"),
     (None, "reduce-overhead", "has no mode 'reduce-overhead': it has options, kernels"),
 ])
 def test_unknown_options(nimble, options, mode, why):

@@ -27,6 +27,7 @@ from nimble.guards.switches import has_room
 
 _ROOM = 16  # 1/16 of the GPU's memory must stay free
 _OPTIONS: "Dict[str, Tuple[Any, ...]]" = {"kernels": ("eager", "inductor"), "multi_stream": (True, False), "training": (False, True)}
+_MODES = (None, "reduce-overhead")  # what it does anyway; transformers' CompileConfig asks for it by default
 _DEFAULTS = {name: values[0] for name, values in _OPTIONS.items()}
 
 
@@ -107,7 +108,7 @@ class NimbleCompiler:
 
 
 def _check_options(options: Mapping[str, Any], mode: Optional[str]) -> None:
-    if mode is not None:
+    if mode not in _MODES:
         raise ValueError(f"the backend nimble has no mode {mode!r}: it has options, {_known()}")
     for name, value in options.items():
         if name not in _OPTIONS:

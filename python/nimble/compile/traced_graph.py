@@ -60,7 +60,7 @@ class _Inputs:
                 self.plain.append(number)
                 if not isinstance(each, SCALARS):
                     self.why = f"an argument is a {type(each).__name__}"
-            elif each.device.type == "cpu" and each.dim() == 0 and not (device_type == "cpu" and number in static):
+            elif each.device.type == "cpu" and each.dim() == 0 and (device_type != "cpu" or _is_number(each)):
                 self.scalars.append(number)
             else:
                 devices.add(each.device)
@@ -90,6 +90,11 @@ class _Inputs:
         for number in self.scalars:
             parts.append((arguments[number].dtype, plain_key(arguments[number].item())))
         return tuple(parts)
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    """Whether the tensor may be a number of the program's, which Dynamo passes as such a tensor."""
+    return tensor.dtype == torch.float64
 
 
 class _Kind:

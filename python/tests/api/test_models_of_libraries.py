@@ -210,6 +210,22 @@ def test_by_torch_compile(model, trains, monkeypatch):
     assert dynamo_tools.served(backend) > 0, backend.reports()
 
 
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generate_by_torch_compile(cache, monkeypatch):
+    """A cache that grows is not worth graphs; one of fixed size has one graph for all tokens and prompts."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    torch.manual_seed(0)
+    module, _ = transformers("LlamaForCausalLM", "LlamaConfig", {**SIZES, "num_key_value_heads": 2})()
+    twin, backend = copy.deepcopy(module.eval()), dynamo_tools.compiler()
+    torch._dynamo.reset()
+    module.forward = torch.compile(module.forward, backend=backend)
+    options = {"max_new_tokens": 12, "do_sample": False, **({"cache_implementation": cache, "disable_compile": True} if cache else {})}
+    for _ in range(3):
+        prompt = torch.randint(3, 99, (1, 7))
+        assert torch.equal(module.generate(prompt, **options), twin.generate(prompt, **options))
+    assert (dynamo_tools.served(backend) > 20) == (cache == "static"), backend.reports()
+
+
 def test_what_returns_a_cache_says_so():
     torch.manual_seed(0)
     module, data = transformers("LlamaForCausalLM", "LlamaConfig", {**SIZES, "num_key_value_heads": 2}, input_ids=words)()

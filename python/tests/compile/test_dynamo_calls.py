@@ -55,13 +55,19 @@ def check(compiled, plain, times):
     ({"kernels": "fast"}, None, "the option 'kernels' of the backend nimble is 'fast': it has"),
     ({"training": [1]}, None, "the option 'training' of the backend nimble is [1]: it has"),
     ({"training": True, "kernels": "inductor"}, None, "with the kernels 'eager' only"),
-    (None, "reduce-overhead", "has no mode 'reduce-overhead': it has options, kernels"),
+    (None, "max-autotune", "has no mode 'max-autotune': it has options, kernels"),
 ])
 def test_unknown_options(nimble, options, mode, why):
     compiled = torch.compile(net(), backend=nimble, **({"options": options} if options else {"mode": mode}))
     with pytest.raises(Exception) as error:
         compiled(torch.randn(4, 6))
     assert why in str(error.value)
+
+
+def test_the_mode_that_asks_for_graphs(nimble):
+    module = net()
+    check(torch.compile(module, backend=nimble, mode="reduce-overhead"), module, BEFORE + 2)
+    assert served(nimble) == 2
 
 
 def test_one_stream():

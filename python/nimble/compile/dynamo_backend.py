@@ -57,7 +57,7 @@ class NimbleCompiler:
                  mode: Optional[str] = None) -> "Callable[..., Any]":
         """What Dynamo calls instead of the graph. Raises ValueError for unknown options."""
         _check_options(options or {}, mode)
-        chosen = {**_DEFAULTS, **(options or {})}
+        chosen = {**_DEFAULTS, "training": self._settings.trains, **(options or {})}
         engine = Engine(options=Options(chosen["multi_stream"], relaxed=True), **self._engine)
         name = name_of(traced)
         if chosen["kernels"] == "inductor":

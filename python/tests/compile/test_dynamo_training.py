@@ -224,3 +224,14 @@ def test_without_parameters(nimble):
         torch.compile(lambda x: (x.sin() * x).sum(), backend="aot_eager")(want).backward()
         check_same([x.grad], [want.grad])
     assert served(nimble) >= 5
+
+
+def test_the_setting_of_the_user(monkeypatch):
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    monkeypatch.setenv("NIMBLE_TORCH", "training")
+    torch._dynamo.reset()
+    nimble, ours = compiler(), Net()
+    compiled = torch.compile(ours, backend=nimble)
+    for _ in range(CALLS):
+        compiled(torch.randn(4, 6)).sum().backward()
+    assert served(nimble) >= 5

@@ -85,7 +85,8 @@ class ObservedRun:
         self._values = {number: arguments[number].clone() for number in copied}
 
     def effects(self, outputs: Any, told: Iterable[int] = ()) -> ArgumentEffects:
-        """Called after the run. told: arguments that it is known to write to, by their numbers. Raises ValueError where a graph would not do what it has done."""
+        """Called after the run. told: the numbers of arguments that it is known to write to. Raises ValueError where a graph would not
+        do what it has done."""
         if not isinstance(outputs, (tuple, list)):
             raise ValueError(f"it returns a {type(outputs).__name__}")
         if any(version_of(each) != version for each, version in self._own):

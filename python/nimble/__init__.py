@@ -4,7 +4,7 @@
     model.prepare(example)
     output = model(input)
 
-and, for whole training steps, nimble.step(function).
+and, for whole training steps, nimble.step(function). torch.compile(model, backend="nimble") needs no import.
 
 `nimble.shim` (what libnimble.so offers) and `python -m nimble run` work without PyTorch, so what needs PyTorch is imported at first
 use."""
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from nimble import shim
     from nimble.api.accelerated import Accelerated, accelerate
     from nimble.api.module import Nimble
+    from nimble.compile.dynamo_backend import TracedReport, report
     from nimble.graphs.graph_io import GraphReport
     from nimble.steps.steps import Step, step
 
-__all__ = ["Accelerated", "CaptureError", "DiffersError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "accelerate",
-           "shim", "step", "__version__"]
+__all__ = ["Accelerated", "CaptureError", "DiffersError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "TracedReport",
+           "accelerate", "report", "shim", "step", "__version__"]
 
 _LATE = {"Accelerated": "api.accelerated", "accelerate": "api.accelerated", "Nimble": "api.module", "GraphReport": "graphs.graph_io",
-         "Step": "steps.steps", "step": "steps.steps"}
+         "Step": "steps.steps", "step": "steps.steps", "TracedReport": "compile.dynamo_backend", "report": "compile.dynamo_backend"}
 
 
 def __getattr__(name: str) -> Any:

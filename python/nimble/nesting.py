@@ -57,6 +57,18 @@ def one_at_a_time(function: Function) -> Function:
     return cast(Function, alone)
 
 
+@contextlib.contextmanager
+def unless_others_prepare() -> Iterator[bool]:
+    """Whether no other thread runs a function of one_at_a_time(), and none does while inside."""
+    lock = _one
+    is_alone = lock.acquire(blocking=False)
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            lock.release()
+
+
 def _in_child() -> None:
     global _one
     _one = threading.RLock()  # a thread of the parent may hold the old one

@@ -9,11 +9,8 @@ functions are replaced then. Any thread."""
 
 from __future__ import annotations
 
-import atexit
 import inspect
-import os
 import sys
-import weakref
 from importlib import util
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -21,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Set
 
 from nimble import shim
 from nimble import settings
+from nimble.compile.live_functions import LiveFunctions
 from nimble.errors import NimbleError
 
 if TYPE_CHECKING:
@@ -149,10 +147,9 @@ class _Ours:
     """Replaces PyTorch's graphs."""
 
     def __init__(self) -> None:
-        self._functions: "weakref.WeakSet[CompiledFunction]" = weakref.WeakSet()
         self._settings = settings.read()
-        self._has_warned = self._is_registered = False
-        self._process = os.getpid()
+        self._functions: "LiveFunctions[CompiledFunction]" = LiveFunctions(self._settings, "torch.compile")
+        self._has_warned = False
 
     def function(self, model: "Callable[..., Any]", inputs: List[Any], static: Sequence[int], written: "Optional[Set[int]]",
                  is_inference: bool) -> "Callable[..., Any]":
@@ -167,9 +164,6 @@ class _Ours:
         from nimble.graphs.capture import CudaCapture
         from nimble.guards.switches import has_room
 
-        if not self._is_registered:
-            self._is_registered = True
-            atexit.register(self._at_exit)
         made = CompiledFunction(model, inputs, static, written, CudaCapture(), self._settings,
                                 lambda device: has_room(device, _ROOM))
         self._functions.add(made)
@@ -189,17 +183,3 @@ class _Ours:
             self._settings.warn(f"torch.compile's own CUDA graphs (reduce-overhead, max-autotune): {text}, since PyTorch cannot make "
                                 "them where memory is allocated in stream order, as Nimble needs it. PYTORCH_ALLOC_CONF=backend:native "
                                 "restores them, and Nimble sees less")
-
-    def _at_exit(self) -> None:
-        """Reports and frees graphs while everything they need still exists."""
-        if os.getpid() != self._process:
-            return
-        from nimble.compile.compiled_function import lines_of
-
-        try:
-            for line in lines_of(self._functions):
-                self._settings.inform(line)
-            for each in self._functions:
-                each.close()
-        except Exception:
-            pass  # the GPU has failed; the program's own calls have reported that

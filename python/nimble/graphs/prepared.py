@@ -71,6 +71,11 @@ class PreparedGraph:
     def runs_ahead(self) -> bool:
         return self._ahead is not None
 
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to arguments, or to the module's tensors."""
+        return bool(self._written or self._own_written)
+
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """Runs the graph with the arguments of a call of its key. The outputs are the caller's own, unless static_outputs asks for the
         graph's, which the next run overwrites. Returns CHANGED where the graph runs ahead and no longer fits the module. `fits` says

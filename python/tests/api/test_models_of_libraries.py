@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch.utils import _pytree  # noqa: E402
+import dynamo_tools  # noqa: E402
 import nimble  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.graphs.differences import same_bytes  # noqa: E402
@@ -183,6 +184,46 @@ def test_steps(model):
             (report,) = step.report()
             assert report.kind == "step" and report.state == "rewritten"
     assert are_same(*found)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("model", ["bert", "llama", "t5", "convnext"], indirect=True)  # compiling takes seconds
+def test_by_torch_compile(model, trains, monkeypatch):
+    """With the bits of torch.compile's own backends that run the same ops."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    module, twin, data = model
+    torch._dynamo.reset()
+    backend = dynamo_tools.compiler()
+    served = torch.compile(module.train(trains), backend=backend, options={"training": trains})
+    plain = torch.compile(twin.train(trains), backend="aot_eager" if trains else "eager")
+    for number in range(6):
+        arguments, found = data(), []
+        for call, each in ((served, module), (plain, twin)):
+            each.zero_grad(set_to_none=True)
+            torch.manual_seed(number)
+            with torch.set_grad_enabled(trains):
+                outputs = call(**arguments)
+            if trains:
+                loss_of(outputs).backward()
+            found.append([t.detach().clone() for t in (*tensors(outputs), *left_in(each))])
+        assert are_same(*found)
+    assert dynamo_tools.served(backend) > 0, backend.reports()
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generate_by_torch_compile(cache, monkeypatch):
+    """A cache that grows is not worth graphs; one of fixed size has one graph for all tokens and prompts."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    torch.manual_seed(0)
+    module, _ = transformers("LlamaForCausalLM", "LlamaConfig", {**SIZES, "num_key_value_heads": 2})()
+    twin, backend = copy.deepcopy(module.eval()), dynamo_tools.compiler()
+    torch._dynamo.reset()
+    module.forward = torch.compile(module.forward, backend=backend)
+    options = {"max_new_tokens": 12, "do_sample": False, **({"cache_implementation": cache, "disable_compile": True} if cache else {})}
+    for _ in range(3):
+        prompt = torch.randint(3, 99, (1, 7))
+        assert torch.equal(module.generate(prompt, **options), twin.generate(prompt, **options))
+    assert (dynamo_tools.served(backend) > 20) == (cache == "static"), backend.reports()
 
 
 def test_what_returns_a_cache_says_so():

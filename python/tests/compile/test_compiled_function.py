@@ -8,7 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from nimble import Nimble  # noqa: E402
 from nimble import settings  # noqa: E402
-from nimble.compile.compiled_function import _MAX_GRAPHS, _MOST_MOVES, CompiledFunction, lines_of  # noqa: E402
+from nimble.compile.compiled_function import _MOST_MOVES, CompiledFunction, lines_of  # noqa: E402
+from nimble.compile.graphed_call import MOST_GRAPHS  # noqa: E402
 from nimble.guards import switches  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
@@ -133,9 +134,9 @@ def test_integers_and_shapes(compiled, backend):
         for times in (1, 4):
             check(function, repeated, lambda: [times, torch.randn(size), weight], 6)
     assert (backend.captures, function.served) == (4, 8)
-    for times in range(10, 10 + _MAX_GRAPHS):
+    for times in range(10, 10 + MOST_GRAPHS):
         check(function, repeated, lambda: [times, torch.randn(2), weight], 3)
-    assert backend.captures == _MAX_GRAPHS and f"its shapes are of more than {_MAX_GRAPHS} kinds" in function.as_compiled
+    assert backend.captures == MOST_GRAPHS and f"its shapes are of more than {MOST_GRAPHS} kinds" in function.as_compiled
     served = function.served
     check(function, repeated, lambda: [4, torch.randn(3), weight], 2)
     assert function.served == served + 2

@@ -205,13 +205,13 @@ def test_graphs_for_inference(aligns, monkeypatch, capsys):
 
 def in_favour_of_graphs(monkeypatch):
     """The timings here are not a GPU's."""
-    from nimble.compile import compiled_function
+    from nimble.compile import graphed_call
 
-    compare = compiled_function.compare
+    compare = graphed_call.compare
 
     def favour(*arguments):
         done = compare(*arguments)
         done.graph_seconds, done.eager_seconds = 1.0, 2.0
         return done
 
-    monkeypatch.setattr(compiled_function, "compare", favour)
+    monkeypatch.setattr(graphed_call, "compare", favour)

@@ -81,6 +81,22 @@ def test_the_library_and_the_analyzer(environment, build, tmp_path):
     assert "bundle" in run(environment / "nimble-replay", "--help", cwd=tmp_path)
 
 
+def test_the_backend_of_torch_compile(environment, tmp_path):
+    """PyTorch finds it with no import."""
+    said = run(environment / "python", "-c", "from importlib import metadata as m; print(m.distribution('nimble').entry_points)", cwd=tmp_path)
+    assert "name='nimble', value='nimble.compile.dynamo_backend:nimble', group='torch_dynamo_backends'" in said
+    if not can("torch"):
+        return
+    (site,) = (environment.parent / "lib").glob("python*/site-packages")
+    (tmp_path / "script.py").write_text("import torch\nf = torch.compile(torch.relu, backend='nimble')\n"
+                                        "print(f(torch.ones(1)))\nimport nimble; print(nimble.report()[0].as_traced, nimble.__file__)\n"
+                                        "try: torch.compile(torch.relu, backend='nimble', options={'a': 1})(torch.ones(2))\n"
+                                        "except Exception as error: print(error)\n")
+    said = run(sys.executable, "script.py", cwd=tmp_path, PYTHONPATH=str(site))
+    assert "tensor([1.])" in said and "libnimble.so is not in this process" in said and str(site) in said
+    assert "the backend nimble has no option 'a'" in said
+
+
 def test_pytorch_of_another_environment(environment, build, tmp_path):
     """The launcher's package is found by its location, where the program's Python does not have it."""
     torch = tmp_path / "site" / "torch"

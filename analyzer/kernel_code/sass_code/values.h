@@ -9,7 +9,9 @@
 // two calls write is not the same. Owns all it has; one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -85,7 +87,26 @@ class Values {
   void find_equal_predicates();
   void find_equal_results();
   void find_copies();
-  ValueId predicate_in(ValueId value, unsigned bit) const;
+  // What stands in a bit of a register: zero or one; a predicate's value, or its opposite where `is_one` is false; a
+  // bit of another value. While a choice is looked at: what it is itself.
+  struct Bit {
+    enum class Kind : std::uint8_t { unknown, fixed, predicate, kept, itself };
+    Kind kind = Kind::unknown;
+    bool is_one = false;
+    ValueId value = kNoValue;
+    unsigned bit = 0;
+    bool operator==(const Bit&) const = default;
+  };
+  ValueId register_at(std::uint32_t instruction, unsigned bit) const;
+  static Bit chosen(Bit one, Bit other, const Fact& fact);
+  Bit by_table(unsigned table, std::array<Bit, 3> bits, int depth);
+  Bit bit_of_result(std::uint32_t instruction, unsigned bit, int depth);
+  Bit settled(const Bit& bit, int depth);
+  Bit bit_of(ValueId value, unsigned bit, int depth);
+  Bit bit_of_written(ValueId value, unsigned bit, int depth);
+  Bit bit_of_choice(ValueId choice, unsigned bit, int depth);
+  Bit ask(std::uint32_t instruction, ValueId value, unsigned bit);
+  static ValueId predicate_of(const std::function<Bit(unsigned bit)>& bit_at);
   void use_representatives();
   void resolve_conditions();
   std::vector<Fact> facts_of(std::uint32_t block) const;
@@ -110,6 +131,9 @@ class Values {
   std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
   std::vector<Fact> guards_;      // by instruction
   std::unordered_set<std::uint32_t> stands_for_others_;
+  std::unordered_map<std::uint64_t, Bit> bits_;  // by value and bit, while predicates are looked for
+  std::vector<std::uint64_t> in_terms_;          // of them: told in terms of what is looked at
+  int steps_ = 0;
 
   // While it is built: per block, the last value of each variable that it writes, ascending; the
   // choices at blocks' entries, and those of which the sources are yet to be found.

@@ -8,7 +8,6 @@
 namespace nimble::code::sass {
 namespace {
 
-constexpr unsigned kP2r = 0x803, kR2p = 0x804, kAtFirstPredicate = 81;
 constexpr unsigned kAtCondition = 87, kTrueCondition = 7;  // of branches and exits, and its negation
 constexpr unsigned kControlAt = 105, kControlBits = 21;    // when it runs, not what it does
 
@@ -60,58 +59,6 @@ void Values::use_representatives() {
     if (guard.predicate != kNoValue) guard.predicate = representative(guard.predicate);
 }
 
-// Which predicate stands in that bit of a register into which P2R has put some; kNoValue where that is not known.
-ValueId Values::predicate_in(ValueId value, unsigned bit) const {
-  if (values_[value].kind != Value::Kind::written) return kNoValue;
-  const std::uint32_t at = values_[value].instruction;
-  const Instruction& instruction = flow_.instructions[at];
-  if (instruction.opcode != kP2r || instruction.guard.when != Guard::When::always) return kNoValue;
-  const auto read = this->read(at);
-  std::size_t next = 0;
-  ValueId found = kNoValue;
-  for (const Registers& registers : instruction.read) {
-    if (registers.file != File::p) return kNoValue;  // it keeps other bits of a register
-    if (registers.first == bit) found = read[next];
-    next += registers.count;
-  }
-  return found;
-}
-
-// Predicates are kept in registers when there are too few: P2R, and a comparison with zero or R2P to have them back.
-void Values::find_equal_predicates() {
-  for (const std::uint32_t at : order_) {
-    const Instruction& instruction = flow_.instructions[at];
-    if (instruction.guard.when != Guard::When::always) continue;
-    if (instruction.copies_predicate && instruction.written.size() > 0 &&
-        instruction.written[0].at == kAtFirstPredicate) {
-      make_same(this->written(at)[0], read(at)[0]);
-      continue;
-    }
-    ValueId from = kNoValue;
-    std::size_t next = 0;
-    for (const Registers& registers : instruction.read) {
-      if (registers.file == File::r) from = from == kNoValue ? read(at)[next] : kNoValue;
-      if (registers.file != File::r) next = SIZE_MAX / 2;  // a further condition
-      next += registers.count;
-    }
-    if (from == kNoValue || next > SIZE_MAX / 2) continue;
-    const bool is_test = instruction.is_not_zero && instruction.read.size() == 1;
-    if (!is_test && instruction.opcode != kR2p) continue;
-    std::size_t written = 0;
-    for (const Registers& registers : instruction.written) {
-      const ValueId id = this->written(at)[written];
-      written += registers.count;
-      if (instruction.opcode == kR2p) {
-        make_same(id, predicate_in(from, registers.first));
-        continue;
-      }
-      if (registers.at != kAtFirstPredicate || values_[from].kind != Value::Kind::written) continue;
-      const Instruction& kept = flow_.instructions[values_[from].instruction];
-      if (kept.opcode != kP2r || kept.read.size() != 1) continue;
-      make_same(id, predicate_in(from, kept.read[0].first));
-    }
-  }
-}
 
 // A copy is what it was made of: so what is known of that under a condition holds of it, too. Not what R2UR copies:
 // that is one thread's, and another thread's may be another.

@@ -3,7 +3,8 @@
 // A value is what one instruction puts into one register; or a choice, where ways meet, among what comes from each; or
 // what a register holds when the kernel begins. What an instruction writes under a condition is a choice, too: of that,
 // and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
-// other. A copy is the value that it copies, for whoever reads it. Found from the places that read (M. Braun et al.,
+// other. A copy is the value that it copies, for whoever reads it, and so is what is loaded
+// back from local memory, where that is always the same. Found from the places that read (M. Braun et al.,
 // Simple and Efficient Construction of Static Single Assignment Form, CC 2013), so what is never read is not there. A
 // register that a callee does not write is the caller's after the call; one that it writes is a choice there, for what
 // two calls write is not the same. Owns all it has; one thread.
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
 
 namespace nimble::code::sass {
 
@@ -39,7 +41,7 @@ struct Value {
 
 class Values {
  public:
-  explicit Values(const ControlFlow& flow);
+  Values(const Kernel& kernel, const ControlFlow& flow);
 
   std::span<const Value> all() const { return values_; }
   std::span<const ValueId> choices(ValueId id) const {
@@ -87,6 +89,7 @@ class Values {
   void find_equal_predicates();
   void find_equal_results();
   void find_copies();
+  void find_loaded_back(const Kernel& kernel);
   // What stands in a bit of a register: zero or one; a predicate's value, or its opposite where `is_one` is false; a
   // bit of another value. While a choice is looked at: what it is itself.
   struct Bit {

@@ -3,6 +3,7 @@
 #include <map>
 #include <string_view>
 
+#include "analyzer/kernel_code/sass_code/local_words.h"
 #include "analyzer/kernel_code/sass_code/values.h"
 
 namespace nimble::code::sass {
@@ -59,13 +60,35 @@ void Values::use_representatives() {
     if (guard.predicate != kNoValue) guard.predicate = representative(guard.predicate);
 }
 
-
 // A copy is what it was made of: so what is known of that under a condition holds of it, too. Not what R2UR copies:
 // that is one thread's, and another thread's may be another.
 void Values::find_copies() {
   for (const std::uint32_t at : order_) {
     const Registers* const copied = copied_by(flow_.instructions[at], flow_.word(at));
     for (std::uint32_t i = 0; copied && i < copied->count; ++i) make_same(this->written(at)[i], read(at)[i]);
+  }
+}
+
+// What is loaded from local memory is what was stored there: if that is one value whatever way leads to the load. It is
+// not computed anew in between: a way from there to the load that leaves out the store would be one from the kernel's
+// beginning, too.
+void Values::find_loaded_back(const Kernel& kernel) {
+  const auto is_local = [&](std::uint32_t at) {
+    const Instruction& instruction = flow_.instructions[at];
+    return instruction.what == Class::load && instruction.memory.size() == 1 &&
+           instruction.memory[0].space == Space::local;
+  };
+  if (std::ranges::none_of(order_, is_local)) return;
+  const LocalWords words(kernel, flow_, *this);
+  for (const std::uint32_t at : order_) {
+    if (!is_local(at)) continue;
+    const auto results = written(at);
+    for (unsigned i = 0; i < results.size(); ++i) {
+      const auto stored = words.reaching(at, i);
+      if (!stored || stored->size() != 1) continue;
+      const LocalWords::Stored& only = stored->front();
+      if (flow_.instructions[only.instruction].guard.when == Guard::When::always) make_same(results[i], only.value);
+    }
   }
 }
 

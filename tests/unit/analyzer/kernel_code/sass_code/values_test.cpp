@@ -54,7 +54,7 @@ TEST(Values, WhatTwoCallsOfAFunctionWriteIsNotTheSame) {
   const ControlFlow flow = control_flow(text.kernel);
   ASSERT_EQ(flow.error, "");
   ASSERT_EQ(flow.functions.size(), 2u);
-  const Values values(flow);
+  const Values values(kernel, flow);
   EXPECT_EQ(values.read(2)[0], values.read(3)[0]);
   EXPECT_EQ(values.read(6)[0], values.read(7)[0]);
   EXPECT_NE(values.read(2)[0], values.read(6)[0]);

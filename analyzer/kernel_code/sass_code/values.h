@@ -62,6 +62,8 @@ class Values {
     bool is_true = false;
   };
   const Fact& guard(std::uint32_t instruction) const { return guards_[instruction]; }
+  // The same of the predicate of which this one is always the opposite, if there is one.
+  Fact plain(Fact fact) const;
   // Whether what other instructions compute, elsewhere, is read as what this one does: since it is the same. What holds
   // where this one runs need not hold there.
   bool stands_for_others(std::uint32_t instruction) const { return stands_for_others_.contains(instruction); }
@@ -101,6 +103,7 @@ class Values {
     bool operator==(const Bit&) const = default;
   };
   ValueId register_at(std::uint32_t instruction, unsigned bit) const;
+  Bit bit_by(ValueId predicate) const;
   static Bit chosen(Bit one, Bit other, const Fact& fact);
   Bit by_table(unsigned table, std::array<Bit, 3> bits, int depth);
   Bit bit_of_result(std::uint32_t instruction, unsigned bit, int depth);
@@ -109,7 +112,8 @@ class Values {
   Bit bit_of_written(ValueId value, unsigned bit, int depth);
   Bit bit_of_choice(ValueId choice, unsigned bit, int depth);
   Bit ask(std::uint32_t instruction, ValueId value, unsigned bit);
-  static ValueId predicate_of(const std::function<Bit(unsigned bit)>& bit_at);
+  static Bit predicate_of(const std::function<Bit(unsigned bit)>& bit_at);
+  void make_same(ValueId predicate, const Bit& as);
   void use_representatives();
   void resolve_conditions();
   std::vector<Fact> facts_of(std::uint32_t block) const;
@@ -131,8 +135,9 @@ class Values {
   std::unordered_map<ValueId, std::uint32_t> entry_choices_;  // of which function
   std::unordered_set<ValueId> returned_;                      // choices of what a callee has written
 
-  std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
-  std::vector<Fact> guards_;      // by instruction
+  std::vector<ValueId> same_as_;                    // by value: one that it always is, or itself
+  std::unordered_map<ValueId, ValueId> opposites_;  // of predicates: one of which it always is the opposite
+  std::vector<Fact> guards_;                        // by instruction
   std::unordered_set<std::uint32_t> stands_for_others_;
   std::unordered_map<std::uint64_t, Bit> bits_;  // by value and bit, while predicates are looked for
   std::vector<std::uint64_t> in_terms_;          // of them: told in terms of what is looked at

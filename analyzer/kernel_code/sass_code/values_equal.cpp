@@ -51,13 +51,28 @@ void Values::join_equal_choices() {
   }
 }
 
+Values::Fact Values::plain(Fact fact) const {
+  if (fact.predicate == kNoValue) return fact;
+  fact.predicate = representative(fact.predicate);
+  constexpr int kMostSteps = 64;  // in code that never runs one may be the opposite of itself
+  for (int i = 0; i < kMostSteps; ++i) {
+    const auto found = opposites_.find(fact.predicate);
+    if (found == opposites_.end()) break;
+    fact = {representative(found->second), !fact.is_true};
+  }
+  return fact;
+}
+
 void Values::use_representatives() {
   for (ValueId& id : reads_.ids) id = representative(id);
   for (ValueId& id : choices_) id = representative(id);
-  for (Value& value : values_)
-    if (value.predicate != kNoValue) value.predicate = representative(value.predicate);
-  for (Fact& guard : guards_)
-    if (guard.predicate != kNoValue) guard.predicate = representative(guard.predicate);
+  for (Value& value : values_) {
+    if (value.predicate == kNoValue) continue;
+    const Fact fact = plain({value.predicate, value.if_true});
+    value.predicate = fact.predicate;
+    value.if_true = fact.is_true;
+  }
+  for (Fact& guard : guards_) guard = plain(guard);
 }
 
 // A copy is what it was made of: so what is known of that under a condition holds of it, too. Not what R2UR copies:

@@ -62,6 +62,12 @@ Values::Bit Values::chosen(Bit one, Bit other, const Fact& fact) {
   return {predicate, one.is_one == fact.is_true, fact.predicate};
 }
 
+// One where the predicate is true.
+Values::Bit Values::bit_by(ValueId predicate) const {
+  const Fact fact = plain({predicate, true});
+  return {Bit::Kind::predicate, fact.is_true, fact.predicate};
+}
+
 // A function of three bits, by the table of LOP3. Most registers are read for other bits of them.
 Values::Bit Values::by_table(unsigned table, std::array<Bit, 3> bits, int depth) {
   using enum Bit::Kind;
@@ -138,7 +144,7 @@ Values::Bit Values::bit_of_result(std::uint32_t at, unsigned bit, int depth) {
     if (!is_put) return kept_from(kAtA, bit);
     std::size_t next = 0;
     for (const Registers& registers : instruction.read) {
-      if (registers.file == File::p && registers.first == bit - first) return {predicate, true, read(at)[next]};
+      if (registers.file == File::p && registers.first == bit - first) return bit_by(read(at)[next]);
       next += registers.count;
     }
     return {};
@@ -151,7 +157,7 @@ Values::Bit Values::bit_of_result(std::uint32_t at, unsigned bit, int depth) {
     for (const Registers& registers : instruction.read) {
       if (registers.at == kAtInput && !is_register(registers))
         return chosen(settled(kept_from(kAtA, bit), depth), settled(second(), depth),
-                      {read(at)[next], word.bit(kNegatesInput) == 0});
+                      plain({read(at)[next], word.bit(kNegatesInput) == 0}));
       next += registers.count;
     }
     return {};
@@ -241,17 +247,25 @@ Values::Bit Values::bit_of_choice(ValueId choice, unsigned bit, int depth) {
   return found;
 }
 
-// The predicate that is true where this has any bit that is one: kNoValue where that is not known, or it always has.
-ValueId Values::predicate_of(const std::function<Bit(unsigned bit)>& bit_at) {
-  ValueId found = kNoValue;
+// The predicate, or its opposite, that holds where this has any bit that is one; not where it always has.
+Values::Bit Values::predicate_of(const std::function<Bit(unsigned bit)>& bit_at) {
+  Bit found;
   for (unsigned bit = 0; bit < kBits; ++bit) {
     const Bit each = bit_at(bit);
     if (each.kind == Bit::Kind::fixed && !each.is_one) continue;
-    if (each.kind != Bit::Kind::predicate || !each.is_one || (found != kNoValue && found != each.value))
-      return kNoValue;
-    found = each.value;
+    if (each.kind != Bit::Kind::predicate || (found.kind == Bit::Kind::predicate && found != each)) return {};
+    found = each;
   }
   return found;
+}
+
+void Values::make_same(ValueId predicate, const Bit& as) {
+  if (as.kind != Bit::Kind::predicate) return;
+  if (as.is_one) return make_same(predicate, as.value);
+  const Fact fact = plain({as.value, false});
+  if (same_as_[predicate] != predicate || fact.predicate == predicate) return;
+  if (fact.is_true) return make_same(predicate, fact.predicate);
+  opposites_.emplace(predicate, fact.predicate);
 }
 
 // What is asked for by itself, not in the course of another question.
@@ -287,8 +301,7 @@ void Values::find_equal_predicates() {
       const ValueId id = this->written(at)[next];
       next += registers.count;
       if (instruction.opcode == kR2p) {
-        const Bit bit = ask(at, from, registers.first + static_cast<unsigned>(8 * word.bits(kByteAt, 2)));
-        if (bit.kind == Bit::Kind::predicate && bit.is_one) make_same(id, bit.value);
+        make_same(id, ask(at, from, registers.first + static_cast<unsigned>(8 * word.bits(kByteAt, 2))));
       } else if (registers.at == kAtFirstPredicate && (registers.file == File::p || registers.file == File::up)) {
         make_same(id, predicate_of([&](unsigned bit) { return ask(at, from, bit); }));
       }

@@ -270,10 +270,13 @@ class Kernel(make_index_kernels.Kernel):
                               "mov.b32 %0, %0;")
             how = self.pick(f"@p or.b32 %0, %0, {1 << bit};", f"@p or.b32 %0, %0, {1 << bit};", f"@!p or.b32 %0, %0, {1 << bit};",
                             f".reg .b32 t; selp.b32 t, {1 << bit}, 0, p; or.b32 %0, %0, t;")
-            within = self.chance(15)
+            within = self.chance(30)
             if within:
-                self.say(f"if ({self.decides()})")
+                self.say(f"if ({self.decides()}) {{")
+                self.say(self.touch(self.pointer(), self.pick("0", "(int)threadIdx.x", self.thread())))
             self.say(f'asm volatile("{{ .reg .pred p; {clear} setp.ne.s32 p, %1, 0; {how} }}" : "+r"({f}) : "r"((int){name}));')
+            if within:
+                self.say("}")
             if self.chance(15):
                 self.say("__syncthreads();" if self.chance(20) else f"acc += {f} & 1;")
         name, bit = self.rng.choice(names)
@@ -289,7 +292,7 @@ class Kernel(make_index_kernels.Kernel):
             self.say(f"if (!{name}) {q} = {first};")
         if self.chance(15):
             bit = self.rng.choice(names)[1]
-        mask = (1 << bit) | (1 << self.rng.choice(names)[1] if self.chance(10) else 0)
+        mask = (1 << bit) | (1 << self.rng.choice(names)[1] if self.chance(30) else 0)
         holds = self.pick(f"({f} & {mask}) != 0", f"({f} & {mask}) != 0", f"({f} & {mask}) != 0", f"({f} & {mask}) == 0", f"({f} >> {bit} & 1)")
         self.say(f"if ({holds}) {{")
         self.uses(q)
@@ -338,9 +341,9 @@ class Kernel(make_index_kernels.Kernel):
 
     def make_body(self):
         self.say(f"int acc = {self.pick('1', self.thread())};")
-        if self.chance(25):  # so that nothing else is doubtful
+        if self.chance(50):  # so that nothing else is doubtful
             self.say("{")
-            self.spilled()
+            self.pick(self.spilled, self.flagged, self.flagged, self.stored_again)()
             self.say("}")
         else:
             for _ in range(self.rng.randint(1, 3)):

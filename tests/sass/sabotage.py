@@ -199,14 +199,15 @@ CHOICES = {
     "what is not set under a condition was cleared": (
         "sass_code/values_predicates.cpp", "if (one.kind != fixed || other.kind != fixed) return {};",
         "if (one.kind != fixed || (other.kind != fixed && !one.is_one)) return {};"),
-    "a bit of a number is the one above": (
-        "sass_code/values_predicates.cpp", "(*instruction.immediate >> bit & 1) != 0", "(*instruction.immediate >> (bit + 1) & 1) != 0"),
+    "a bit that is kept is its neighbour": (
+        "sass_code/values_predicates.cpp", "Bit{kept, true, value, which}", "Bit{kept, true, value, which ^ 1}"),
     "of several bits that are tested, the first counts": (
         "sass_code/values_predicates.cpp", "|| (found.kind == Bit::Kind::predicate && found != each)) return {};", ") return found;"),
     "a predicate that is the opposite of another is the same": (
         "sass_code/values_predicates.cpp", "if (as.is_one) return make_same", "if (true) return make_same"),
-    "where ways meet, a bit is that of the first": (
-        "sass_code/values_predicates.cpp", "if (all && *all != source) all = Bit{};", ""),
+    "where ways meet, a bit is that of one of them": (
+        "sass_code/values_predicates.cpp", "if (all && *all != source) all = Bit{};",
+        "if (all && *all != source) { if (all->kind != Bit::Kind::predicate) all = source; continue; }"),
     "of the ways to what is loaded back, one counts": (
         "sass_code/local_words.cpp", "if (is_sure) continue;", "if (is_sure) return found;"),
     "what is stored under a condition is stored over": (

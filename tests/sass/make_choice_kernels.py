@@ -22,7 +22,7 @@ struct Table { int* at[12]; };
 class Kernel(make_index_kernels.Kernel):
     def make_params(self):
         kinds = ["pointer"] * self.rng.randint(2, 5) + ["array"] * self.rng.randint(1, 3) + ["int"] * self.rng.randint(2, 3)
-        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "long", "table") if self.chance(50)]
+        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "short", "long", "table") if self.chance(50)]
         self.rng.shuffle(kinds)
         self.divider = self.offsets = None
         self.arrays, self.modes, self.halves, self.tables, self.kinds = [], [], [], [], {"arrays": [], "halves": []}
@@ -59,7 +59,7 @@ class Kernel(make_index_kernels.Kernel):
         if self.modes:
             mode = self.rng.choice(self.modes)
             choices += [f"{mode}.kind", f"{mode}.batched", f"({mode}.flags & {self.pick('1', '2', '3')})"]
-        return self.pick(*choices, *self.shorts)
+        return self.pick(*choices, *self.shorts, *self.shorts)
 
     def decides(self, depth=0):
         if depth < 2 and self.chance(30):
@@ -301,7 +301,8 @@ class Kernel(make_index_kernels.Kernel):
     def stored_again(self):
         """A word of local memory that holds one thing after the other, or either of two."""
         k, q = self.new("k"), self.new("q")
-        self.say(f"int* volatile {k}[40] = {{{self.plain()}, {self.pointer()}}};")
+        is_filled = self.chance(75)
+        self.say(f"int* volatile {k}[40]{f' = {{{self.plain()}, {self.pointer()}}}' if is_filled else ''};")
         self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {k}[threadIdx.x & 31] == nullptr;")
         for _ in range(self.rng.randint(1, 3)):
             how = self.rng.randrange(5)
@@ -341,9 +342,9 @@ class Kernel(make_index_kernels.Kernel):
 
     def make_body(self):
         self.say(f"int acc = {self.pick('1', self.thread())};")
-        if self.chance(50):  # so that nothing else is doubtful
+        if self.chance(45):  # so that nothing else is doubtful
             self.say("{")
-            self.pick(self.spilled, self.flagged, self.flagged, self.stored_again)()
+            self.pick(self.spilled, self.spilled, self.flagged, self.flagged, self.stored_again)()
             self.say("}")
         else:
             for _ in range(self.rng.randint(1, 3)):

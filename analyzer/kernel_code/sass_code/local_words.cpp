@@ -108,7 +108,7 @@ std::optional<std::vector<LocalWords::Stored>> LocalWords::reaching(std::uint32_
       open.emplace_back(from.block, flow_.blocks[from.block].end);
     }
   }
-  return found;
+  return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
 }  // namespace nimble::code::sass

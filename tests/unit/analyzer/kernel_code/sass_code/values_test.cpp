@@ -28,6 +28,10 @@ constexpr Word kIsNotP1{0x000000477500720c, 0x002fe40003f25270},  // ISETP.NE P1
     kFromPredicates{0x0000000fff757803, 0x004fc40000000000},  // P2R R117, PR, RZ, 0xf
     kToPredicates{0x0000000f75007804, 0x000fe20000000000},
     kToPredicatesFromNextByte{0x0000000f75007804, 0x000fe40000001000};
+constexpr Word kIsNotP4{0x000000477500720c, 0x002fe40003f85270},
+    kZeroOrOne{0x00000001ff4a7807, 0x000fe40002000000},  // SEL R74, RZ, 0x1, P4
+    kIsSetP0{0x000000ff4a00720c, 0x000fda0003f05270},    // ISETP.NE P0, R74, RZ
+    kWiden{0x000099104a4a7816, 0x000fe400000000ff};      // PRMT R74, R74, 0x9910, RZ
 // Local memory.
 constexpr Word kStack{0x00000a00ff017b82, 0x000e620000000800},  // LDC R1, c[0x0][0x28]
     kThreadR143{0x00000000008f7919, 0x000ee20000002100}, kThreadR144{0x0000000000907919, 0x000ee20000002100},
@@ -110,6 +114,15 @@ TEST(Values, APredicateThatIsSetAsABitIsKnownWhereTheBitIsTested) {
   EXPECT_FALSE(guard_of({kIsNotP1, clear, set, with_immediate(kClear, 0xfffffff0), with_immediate(kTestP0, 8)}));
   EXPECT_TRUE(guard_of({kIsNotP0, kFromPredicates, kIsNotP0, kToPredicates}));
   EXPECT_FALSE(guard_of({kIsNotP0, kFromPredicates, kThreadR143, kToPredicatesFromNextByte}));
+}
+
+TEST(Values, APredicateMayBeTheOppositeOfAnother) {
+  const Text text({kIsNotP4, kZeroOrOne, kWiden, kIsSetP0, kAddIfP0, kExit});
+  const ControlFlow flow = control_flow(text.kernel);
+  EXPECT_EQ(flow.error, "");
+  const Values values(text.kernel, flow);
+  EXPECT_EQ(values.guard(4).predicate, values.written(0)[0]);
+  EXPECT_FALSE(values.guard(4).is_true);
 }
 
 TEST(Values, WhatIsLoadedBackIsWhatWasStored) {

@@ -11,6 +11,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr std::int64_t kWord = 4;
+constexpr int kMostBlocks = 1024;  // that are looked through for the stores that reach one load
 
 // Whether it may have a part in making a generic address of local memory.
 bool names_local(const Kernel& kernel, const Instruction& instruction, Word word) {
@@ -87,7 +88,8 @@ std::optional<std::vector<LocalWords::Stored>> LocalWords::reaching(std::uint32_
   const auto is_in = [&](const Stored& each, std::uint32_t block, std::uint32_t before) {
     return block_of_[each.instruction] == block && each.instruction < before;
   };
-  while (!open.empty()) {
+  for (int blocks = 0; !open.empty(); ++blocks) {
+    if (blocks == kMostBlocks) return std::nullopt;
     const auto [block, before] = open.back();
     open.pop_back();
     bool is_sure = false;

@@ -22,7 +22,7 @@ struct Table { int* at[12]; };
 class Kernel(make_index_kernels.Kernel):
     def make_params(self):
         kinds = ["pointer"] * self.rng.randint(2, 5) + ["array"] * self.rng.randint(1, 3) + ["int"] * self.rng.randint(2, 3)
-        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "long", "table") if self.chance(50)]
+        kinds += ["unsigned", "long"] + [each for each in ("mode", "half", "short", "short", "long", "table") if self.chance(50)]
         self.rng.shuffle(kinds)
         self.divider = self.offsets = None
         self.arrays, self.modes, self.halves, self.tables, self.kinds = [], [], [], [], {"arrays": [], "halves": []}
@@ -59,7 +59,7 @@ class Kernel(make_index_kernels.Kernel):
         if self.modes:
             mode = self.rng.choice(self.modes)
             choices += [f"{mode}.kind", f"{mode}.batched", f"({mode}.flags & {self.pick('1', '2', '3')})"]
-        return self.pick(*choices, *self.shorts)
+        return self.pick(*choices, *self.shorts, *self.shorts)
 
     def decides(self, depth=0):
         if depth < 2 and self.chance(30):
@@ -103,7 +103,8 @@ class Kernel(make_index_kernels.Kernel):
         maker = self.rng.choice([self.branched, self.branched, self.selected, self.selected, self.switched, self.overwritten,
                                  self.within, self.looped, self.by_function, self.guarded_load, self.kept,
                                  self.loaded_before, self.called_twice, self.spilled, self.spilled, self.spilled, self.spilled_pointer,
-                                 self.by_index, self.by_index])
+                                 self.by_index, self.by_index, self.flagged, self.flagged, self.flagged,
+                                 self.stored_again, self.stored_again])
         self.in_branch = True
         self.say("{")
         self.indent += 1
@@ -257,6 +258,76 @@ class Kernel(make_index_kernels.Kernel):
             self.say(f"if ({self.rng.choice(self.ints)} == 78) {self.touch(f'{q}k[threadIdx.x & 31]', '0')}")
             self.say(self.touch(f"{q}k[0]", self.pick("0", "(int)threadIdx.x")))
 
+    def flagged(self):
+        """Conditions that are bits of one number, among others, as a compiler keeps predicates."""
+        f, q, names = self.new("f"), self.new("q"), []
+        self.say(f"unsigned {f} = {self.pick('0', 'threadIdx.x', self.rng.choice(self.ints), '~0u')};")
+        for bit in self.rng.sample(range(12), self.rng.randint(1, 5)):
+            name = self.new("b")
+            names.append((name, bit))
+            self.say(f"bool {name} = {self.pick(self.decides(), self.decides(), f'(threadIdx.x & {bit + 1}) != 0')};")
+            clear = self.pick(f"and.b32 %0, %0, {~(1 << bit) & 0xffffffff};", f"and.b32 %0, %0, {~(1 << bit) & 0xffffffff};",
+                              "mov.b32 %0, %0;")
+            how = self.pick(f"@p or.b32 %0, %0, {1 << bit};", f"@p or.b32 %0, %0, {1 << bit};", f"@!p or.b32 %0, %0, {1 << bit};",
+                            f".reg .b32 t; selp.b32 t, {1 << bit}, 0, p; or.b32 %0, %0, t;")
+            within = self.chance(30)
+            if within:
+                self.say(f"if ({self.decides()}) {{")
+                self.say(self.touch(self.pointer(), self.pick("0", "(int)threadIdx.x", self.thread())))
+            self.say(f'asm volatile("{{ .reg .pred p; {clear} setp.ne.s32 p, %1, 0; {how} }}" : "+r"({f}) : "r"((int){name}));')
+            if within:
+                self.say("}")
+            if self.chance(15):
+                self.say("__syncthreads();" if self.chance(20) else f"acc += {f} & 1;")
+        name, bit = self.rng.choice(names)
+        first, second = self.doubtful(), self.plain()
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            self.say(f"int* {q} = {self.pick(self.plain(), 'nullptr')};")
+            self.say(f"if ({name}) {q} = {self.pick(first, second, second)}; else {q} = {self.pick(first, first, second)};")
+        elif kind == 1:
+            self.say(f"int* {q} = {name} ? {second} : {first};")
+        else:
+            self.say(f"int* {q} = {second};")
+            self.say(f"if (!{name}) {q} = {first};")
+        if self.chance(15):
+            bit = self.rng.choice(names)[1]
+        mask = (1 << bit) | (1 << self.rng.choice(names)[1] if self.chance(30) else 0)
+        holds = self.pick(f"({f} & {mask}) != 0", f"({f} & {mask}) != 0", f"({f} & {mask}) != 0", f"({f} & {mask}) == 0", f"({f} >> {bit} & 1)")
+        self.say(f"if ({holds}) {{")
+        self.uses(q)
+        self.say("}")
+
+    def stored_again(self):
+        """A word of local memory that holds one thing after the other, or either of two."""
+        k, q = self.new("k"), self.new("q")
+        is_filled = self.chance(75)
+        self.say(f"int* volatile {k}[40]{f' = {{{self.plain()}, {self.pointer()}}}' if is_filled else ''};")
+        self.say(f"if ({self.rng.choice(self.ints)} == 77) acc += {k}[threadIdx.x & 31] == nullptr;")
+        for _ in range(self.rng.randint(1, 3)):
+            how = self.rng.randrange(5)
+            if how == 0:
+                self.say(f"{k}[0] = {self.pick(self.doubtful(), self.plain(), self.plain())};")
+            elif how == 1:
+                self.say(f"if ({self.decides()}) {k}[0] = {self.pick(self.doubtful(), self.doubtful(), self.plain())};")
+            elif how == 2:
+                self.say(f"if ({self.decides()}) {k}[0] = {self.doubtful()}; else {k}[0] = {self.plain()};")
+            elif how == 3:
+                i = self.new("i")
+                head, tail = self.loop(i)
+                self.say(head)
+                self.say(f"  if ({self.decides()}) {k}[0] = {self.pick(self.element(i), self.plain())};")
+                self.say(tail)
+            else:
+                self.say(f"if ({self.decides()}) {{ acc += (int)(i64){k}[0] & 1; {k}[0] = {self.plain()}; }}")
+            if self.chance(70):
+                self.say("{")
+                self.say(f"int* {q} = {k}[0];")
+                self.say((f"if ({self.decides()}) " if self.chance(40) else "") + "{")
+                self.uses(q)
+                self.say("}")
+                self.say("}")
+
     def by_index(self):
         """One of the pointers among the parameters."""
         if not self.tables:
@@ -271,9 +342,9 @@ class Kernel(make_index_kernels.Kernel):
 
     def make_body(self):
         self.say(f"int acc = {self.pick('1', self.thread())};")
-        if self.chance(25):  # so that nothing else is doubtful
+        if self.chance(45):  # so that nothing else is doubtful
             self.say("{")
-            self.spilled()
+            self.pick(self.spilled, self.spilled, self.flagged, self.flagged, self.stored_again)()
             self.say("}")
         else:
             for _ in range(self.rng.randint(1, 3)):

@@ -193,7 +193,29 @@ CHOICES = {
         "sass_addresses/local_memory.cpp", "if (alternatives.size() == 1) alternatives.push_back(alternatives.front());",
         "alternatives.assign(2, alternatives.front());"),
     "what was there before anything was stored is not loaded": (
-        "sass_addresses/local_memory.cpp", "if (is_before) return all;\n  }\n  return nullptr;", "}\n  return all;"),
+        "sass_addresses/local_memory.cpp", "if (is_before) return *all;\n  }\n  return std::nullopt;", "}\n  return *all;"),
+    "a bit is set where its condition does not hold": (
+        "sass_code/values_predicates.cpp", "one.is_one == fact.is_true, fact.predicate}", "one.is_one != fact.is_true, fact.predicate}"),
+    "what is not set under a condition was cleared": (
+        "sass_code/values_predicates.cpp", "if (one.kind != fixed || other.kind != fixed) return {};",
+        "if (one.kind != fixed || (other.kind != fixed && !one.is_one)) return {};"),
+    "a bit that is kept is its neighbour": (
+        "sass_code/values_predicates.cpp", "Bit{kept, true, value, which}", "Bit{kept, true, value, which ^ 1}"),
+    "of several bits that are tested, the first counts": (
+        "sass_code/values_predicates.cpp", "|| (found.kind == Bit::Kind::predicate && found != each)) return {};", ") return found;"),
+    "a predicate that is the opposite of another is the same": (
+        "sass_code/values_predicates.cpp", "if (as.is_one) return make_same", "if (true) return make_same"),
+    "where ways meet, a bit is that of one of them": (
+        "sass_code/values_predicates.cpp", "if (all && *all != source) all = Bit{};",
+        "if (all && *all != source) { if (all->kind != Bit::Kind::predicate) all = source; continue; }"),
+    "of the ways to what is loaded back, one counts": (
+        "sass_code/local_words.cpp", "if (is_sure) continue;", "if (is_sure) return found;"),
+    "what is stored under a condition is stored over": (
+        "sass_code/local_words.cpp", "is_sure = when == Guard::When::always;", "is_sure = true;"),
+    "what was there before the first store is nothing": (
+        "sass_code/local_words.cpp", "|| here.from.empty()) return std::nullopt;", "|| here.from.empty()) continue;"),
+    "an address comes from where the first store has it": (
+        "sass_flow/provenance.cpp", "for (const LocalWords::Stored& each : *stored)", "for (const LocalWords::Stored& each : {stored->front()})"),
     "an index into the parameters leads to the first of them": (
         "../addresses/evaluate.cpp", "word <= last; word += kWord", "word <= first; word += kWord"),
     "what rounds a quotient to zero is not added": (

@@ -50,6 +50,7 @@ class Addresses {
   const ExpressionList& list() const { return list_; }
   ExpressionList& list() { return list_; }
   const Conditions& conditions() const { return conditions_; }
+  const LocalWords& local_words() const { return local_words_; }
 
  private:
   // A value of 64 bits in two registers.
@@ -114,7 +115,7 @@ class Addresses {
   int match(const SourceOperand& low, const SourceOperand& high) const;
 
   // ---- in local memory (local_memory.cpp) ----
-  const std::vector<LocalWords::Stored>* kept(std::uint32_t at, unsigned index) const;
+  std::optional<std::vector<LocalWords::Stored>> kept(std::uint32_t at, unsigned index) const;
   ExpressionId loaded_back(std::uint32_t at, ValueId value, unsigned index, int depth);
   std::optional<ExpressionId> wide_loaded_back(std::uint32_t at, Pair pair, unsigned index, int depth);
   ExpressionId filled_at_any_time(ExpressionId choice, std::vector<ExpressionId> alternatives);

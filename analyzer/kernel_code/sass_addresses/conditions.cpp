@@ -99,7 +99,8 @@ ValueId Conditions::predicate_at(std::uint32_t instruction, unsigned bit) const 
   return kNoValue;
 }
 
-void Conditions::follow(const Fact& fact, int depth, std::vector<Comparison>& found) const {
+void Conditions::follow(const Fact& any, int depth, std::vector<Comparison>& found) const {
+  const Fact fact = values_.plain(any);
   const Value& value = values_.all()[fact.predicate];
   if (value.kind != Value::Kind::written || depth > kMostDepth) return;
   const std::uint32_t at = value.instruction;

@@ -13,26 +13,28 @@ constexpr std::size_t kMostLookedAt = 4096;  // expressions of which they are ma
 
 }  // namespace
 
-// All that may lie in the word that a load takes into its register of that index; null where that is not known, or may
-// be what was there before.
-const std::vector<LocalWords::Stored>* Addresses::kept(std::uint32_t at, unsigned index) const {
+// All that may lie in the word that a load takes into its register of that index; nothing where that is not known, or
+// may be what was there before.
+std::optional<std::vector<LocalWords::Stored>> Addresses::kept(std::uint32_t at, unsigned index) const {
+  if (auto stored = local_words_.reaching(at, index))
+    return stored->size() > kMostStored ? std::nullopt : std::move(stored);
   const auto* const all = local_words_.loaded(at, index);
-  if (all == nullptr || all->size() > kMostStored) return nullptr;
+  if (all == nullptr || all->size() > kMostStored) return std::nullopt;
   const std::uint32_t block = conditions_.block_of(at);
   for (const LocalWords::Stored& each : *all) {
     if (flow_.instructions[each.instruction].guard.when != Guard::When::always) continue;
     const std::uint32_t from = conditions_.block_of(each.instruction);
     const bool is_before = from == block ? each.instruction < at : conditions_.dominators().dominates(from, block);
-    if (is_before) return all;
+    if (is_before) return *all;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // Any of what was stored at any time. So it must not depend on how often a loop was run: what stands there may be of an
 // earlier time than what stands elsewhere, and how loops go on is told by what all is at the same time.
 ExpressionId Addresses::loaded_back(std::uint32_t at, ValueId value, unsigned index, int depth) {
-  const auto* const all = kept(at, index);
-  if (all == nullptr) return list_.unknown(32);
+  const auto all = kept(at, index);
+  if (!all) return list_.unknown(32);
   const ExpressionId id = narrow_[value] = list_.choice(32, 0);
   std::vector<ExpressionId> alternatives;
   for (const LocalWords::Stored& each : *all) {
@@ -46,8 +48,8 @@ ExpressionId Addresses::loaded_back(std::uint32_t at, ValueId value, unsigned in
 
 // Both halves by one load, and each time by one store.
 std::optional<ExpressionId> Addresses::wide_loaded_back(std::uint32_t at, Pair pair, unsigned index, int depth) {
-  const auto *const low = kept(at, index), *const high = kept(at, index + 1);
-  if (low == nullptr || high == nullptr) return std::nullopt;
+  const auto low = kept(at, index), high = kept(at, index + 1);
+  if (!low || !high) return std::nullopt;
   const auto is_same = [](const LocalWords::Stored& a, const LocalWords::Stored& b) {
     return a.instruction == b.instruction;
   };

@@ -127,7 +127,8 @@ ExpressionId Occurrence::of(ValueId choice, const Addresses::Source& source, int
 
 // ---- predicates ----
 
-ExpressionId Occurrence::of(const Fact& fact, int depth) {
+ExpressionId Occurrence::of(const Fact& any, int depth) {
+  const Fact fact = values_.plain(any);
   const std::uint64_t key = std::uint64_t{fact.predicate} << 1 | (fact.is_true ? 1 : 0);
   if (const auto found = predicates_.find(key); found != predicates_.end()) return found->second;
   if (depth > kMostDepth || list_.size() > kMostMade) return always_;

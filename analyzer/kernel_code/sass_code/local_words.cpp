@@ -1,7 +1,9 @@
 #include "analyzer/kernel_code/sass_code/local_words.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/kernel_code/sass_code/bank0.h"
 
@@ -9,6 +11,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr std::int64_t kWord = 4;
+constexpr int kMostBlocks = 1024;  // that are looked through for the stores that reach one load
 
 // Whether it may have a part in making a generic address of local memory.
 bool names_local(const Kernel& kernel, const Instruction& instruction, Word word) {
@@ -38,6 +41,10 @@ LocalWords::LocalWords(const Kernel& kernel, const ControlFlow& flow, const Valu
     }
   }
   if (!is_known || (is_named && is_generic)) words_.clear();
+  if (words_.empty()) return;
+  block_of_.resize(flow.instructions.size(), kNoBlock);
+  for (std::uint32_t block = 0; block < flow.blocks.size(); ++block)
+    for (std::uint32_t at = flow.blocks[block].begin; at < flow.blocks[block].end; ++at) block_of_[at] = block;
 }
 
 // One register after the other, as it is stored.
@@ -67,6 +74,43 @@ const std::vector<LocalWords::Stored>* LocalWords::loaded(std::uint32_t at, unsi
   if (!place || *place % kWord != 0 || from.bytes == 0 || from.bytes % kWord != 0) return nullptr;
   const auto found = words_.find(*place + kWord * index);
   return found == words_.end() ? nullptr : &found->second;
+}
+
+// From the load back along each way, up to what is stored whatever conditions hold. Not through calls, nor to where a
+// function is called.
+std::optional<std::vector<LocalWords::Stored>> LocalWords::reaching(std::uint32_t at, unsigned index) const {
+  const auto* const all = loaded(at, index);
+  if (all == nullptr) return std::nullopt;
+  std::vector<Stored> found;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> open{
+      {block_of_[at], at}};  // block, and before which instruction
+  std::vector<bool> seen(flow_.blocks.size());
+  const auto is_in = [&](const Stored& each, std::uint32_t block, std::uint32_t before) {
+    return block_of_[each.instruction] == block && each.instruction < before;
+  };
+  for (int blocks = 0; !open.empty(); ++blocks) {
+    if (blocks == kMostBlocks) return std::nullopt;
+    const auto [block, before] = open.back();
+    open.pop_back();
+    bool is_sure = false;
+    for (auto each = all->rbegin(); each != all->rend() && !is_sure; ++each) {
+      const Guard::When when = flow_.instructions[each->instruction].guard.when;
+      if (!is_in(*each, block, before) || when == Guard::When::never) continue;
+      const auto is_same = [&](const Stored& other) { return other.instruction == each->instruction; };
+      if (std::ranges::none_of(found, is_same)) found.push_back(*each);
+      is_sure = when == Guard::When::always;
+    }
+    if (is_sure) continue;
+    const Block& here = flow_.blocks[block];
+    if (block == flow_.functions[here.function].entry || here.from.empty()) return std::nullopt;
+    for (const Block::From& from : here.from) {
+      if (from.after_call) return std::nullopt;
+      if (seen[from.block]) continue;
+      seen[from.block] = true;
+      open.emplace_back(from.block, flow_.blocks[from.block].end);
+    }
+  }
+  return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
 }  // namespace nimble::code::sass

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
@@ -27,6 +28,9 @@ class LocalWords {
   // What may lie in the word that a load takes into its register of that index, in the order of the text; null where
   // that is not known. What was there before anything was stored is not among it.
   const std::vector<Stored>* loaded(std::uint32_t instruction, unsigned index) const;
+  // What lies there each time: all that is stored on the ways to the load and not stored over; nothing where that is
+  // not known, or nothing may have been stored before.
+  std::optional<std::vector<Stored>> reaching(std::uint32_t instruction, unsigned index) const;
 
  private:
   bool add(std::uint32_t instruction, const MemoryOperand& to);
@@ -35,6 +39,7 @@ class LocalWords {
   const Values& values_;
   const KnownPlaces places_;
   std::map<std::int64_t, std::vector<Stored>> words_;  // by their first byte; none where they are not known
+  std::vector<std::uint32_t> block_of_;                // by instruction; empty where there are no words
 };
 
 }  // namespace nimble::code::sass

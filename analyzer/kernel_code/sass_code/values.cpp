@@ -6,7 +6,8 @@
 #include <string_view>
 
 namespace nimble::code::sass {
-Values::Values(const ControlFlow& flow) : flow_(flow), callers_(flow.functions.size()), last_(flow.blocks.size()) {
+Values::Values(const Kernel& kernel, const ControlFlow& flow)
+    : flow_(flow), callers_(flow.functions.size()), last_(flow.blocks.size()) {
   for (Lists* const lists : {&reads_, &writes_}) lists->of.resize(flow.instructions.size());
   guards_.resize(flow.instructions.size());
   for (std::uint32_t block = 0; block < flow.blocks.size(); ++block) {
@@ -20,8 +21,9 @@ Values::Values(const ControlFlow& flow) : flow_(flow), callers_(flow.functions.s
   join_equal_choices();
   use_representatives();
   // Each may make more of the others equal.
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 3; ++round) {
     find_copies();
+    if (round > 0) find_loaded_back(kernel);
     find_equal_predicates();
     find_equal_results();
     join_equal_choices();

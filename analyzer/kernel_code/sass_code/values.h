@@ -3,13 +3,16 @@
 // A value is what one instruction puts into one register; or a choice, where ways meet, among what comes from each; or
 // what a register holds when the kernel begins. What an instruction writes under a condition is a choice, too: of that,
 // and of what was there; and whoever reads it under the same condition, or the opposite one, reads the one or the
-// other. A copy is the value that it copies, for whoever reads it. Found from the places that read (M. Braun et al.,
+// other. A copy is the value that it copies, for whoever reads it, and so is what is loaded
+// back from local memory, where that is always the same. Found from the places that read (M. Braun et al.,
 // Simple and Efficient Construction of Static Single Assignment Form, CC 2013), so what is never read is not there. A
 // register that a callee does not write is the caller's after the call; one that it writes is a choice there, for what
 // two calls write is not the same. Owns all it has; one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,6 +20,7 @@
 #include <vector>
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
+#include "analyzer/kernel_code/sass_code/kernel.h"
 
 namespace nimble::code::sass {
 
@@ -37,7 +41,7 @@ struct Value {
 
 class Values {
  public:
-  explicit Values(const ControlFlow& flow);
+  Values(const Kernel& kernel, const ControlFlow& flow);
 
   std::span<const Value> all() const { return values_; }
   std::span<const ValueId> choices(ValueId id) const {
@@ -58,6 +62,8 @@ class Values {
     bool is_true = false;
   };
   const Fact& guard(std::uint32_t instruction) const { return guards_[instruction]; }
+  // The same of the predicate of which this one is always the opposite, if there is one.
+  Fact plain(Fact fact) const;
   // Whether what other instructions compute, elsewhere, is read as what this one does: since it is the same. What holds
   // where this one runs need not hold there.
   bool stands_for_others(std::uint32_t instruction) const { return stands_for_others_.contains(instruction); }
@@ -85,7 +91,29 @@ class Values {
   void find_equal_predicates();
   void find_equal_results();
   void find_copies();
-  ValueId predicate_in(ValueId value, unsigned bit) const;
+  void find_loaded_back(const Kernel& kernel);
+  // What stands in a bit of a register: zero or one; a predicate's value, or its opposite where `is_one` is false; a
+  // bit of another value. While a choice is looked at: what it is itself.
+  struct Bit {
+    enum class Kind : std::uint8_t { unknown, fixed, predicate, kept, itself };
+    Kind kind = Kind::unknown;
+    bool is_one = false;
+    ValueId value = kNoValue;
+    unsigned bit = 0;
+    bool operator==(const Bit&) const = default;
+  };
+  ValueId register_at(std::uint32_t instruction, unsigned bit) const;
+  Bit bit_by(ValueId predicate) const;
+  static Bit chosen(Bit one, Bit other, const Fact& fact);
+  Bit by_table(unsigned table, std::array<Bit, 3> bits, int depth);
+  Bit bit_of_result(std::uint32_t instruction, unsigned bit, int depth);
+  Bit settled(const Bit& bit, int depth);
+  Bit bit_of(ValueId value, unsigned bit, int depth);
+  Bit bit_of_written(ValueId value, unsigned bit, int depth);
+  Bit bit_of_choice(ValueId choice, unsigned bit, int depth);
+  Bit ask(std::uint32_t instruction, ValueId value, unsigned bit);
+  static Bit predicate_of(const std::function<Bit(unsigned bit)>& bit_at);
+  void make_same(ValueId predicate, const Bit& as);
   void use_representatives();
   void resolve_conditions();
   std::vector<Fact> facts_of(std::uint32_t block) const;
@@ -107,9 +135,13 @@ class Values {
   std::unordered_map<ValueId, std::uint32_t> entry_choices_;  // of which function
   std::unordered_set<ValueId> returned_;                      // choices of what a callee has written
 
-  std::vector<ValueId> same_as_;  // by value: one that it always is, or itself
-  std::vector<Fact> guards_;      // by instruction
+  std::vector<ValueId> same_as_;                    // by value: one that it always is, or itself
+  std::unordered_map<ValueId, ValueId> opposites_;  // of predicates: one of which it always is the opposite
+  std::vector<Fact> guards_;                        // by instruction
   std::unordered_set<std::uint32_t> stands_for_others_;
+  std::unordered_map<std::uint64_t, Bit> bits_;  // by value and bit, while predicates are looked for
+  std::vector<std::uint64_t> in_terms_;          // of them: told in terms of what is looked at
+  int steps_ = 0;
 
   // While it is built: per block, the last value of each variable that it writes, ascending; the
   // choices at blocks' entries, and those of which the sources are yet to be found.

@@ -3,12 +3,12 @@
 #include <map>
 #include <string_view>
 
+#include "analyzer/kernel_code/sass_code/local_words.h"
 #include "analyzer/kernel_code/sass_code/values.h"
 
 namespace nimble::code::sass {
 namespace {
 
-constexpr unsigned kP2r = 0x803, kR2p = 0x804, kAtFirstPredicate = 81;
 constexpr unsigned kAtCondition = 87, kTrueCondition = 7;  // of branches and exits, and its negation
 constexpr unsigned kControlAt = 105, kControlBits = 21;    // when it runs, not what it does
 
@@ -51,66 +51,28 @@ void Values::join_equal_choices() {
   }
 }
 
+Values::Fact Values::plain(Fact fact) const {
+  if (fact.predicate == kNoValue) return fact;
+  fact.predicate = representative(fact.predicate);
+  constexpr int kMostSteps = 64;  // in code that never runs one may be the opposite of itself
+  for (int i = 0; i < kMostSteps; ++i) {
+    const auto found = opposites_.find(fact.predicate);
+    if (found == opposites_.end()) break;
+    fact = {representative(found->second), !fact.is_true};
+  }
+  return fact;
+}
+
 void Values::use_representatives() {
   for (ValueId& id : reads_.ids) id = representative(id);
   for (ValueId& id : choices_) id = representative(id);
-  for (Value& value : values_)
-    if (value.predicate != kNoValue) value.predicate = representative(value.predicate);
-  for (Fact& guard : guards_)
-    if (guard.predicate != kNoValue) guard.predicate = representative(guard.predicate);
-}
-
-// Which predicate stands in that bit of a register into which P2R has put some; kNoValue where that is not known.
-ValueId Values::predicate_in(ValueId value, unsigned bit) const {
-  if (values_[value].kind != Value::Kind::written) return kNoValue;
-  const std::uint32_t at = values_[value].instruction;
-  const Instruction& instruction = flow_.instructions[at];
-  if (instruction.opcode != kP2r || instruction.guard.when != Guard::When::always) return kNoValue;
-  const auto read = this->read(at);
-  std::size_t next = 0;
-  ValueId found = kNoValue;
-  for (const Registers& registers : instruction.read) {
-    if (registers.file != File::p) return kNoValue;  // it keeps other bits of a register
-    if (registers.first == bit) found = read[next];
-    next += registers.count;
+  for (Value& value : values_) {
+    if (value.predicate == kNoValue) continue;
+    const Fact fact = plain({value.predicate, value.if_true});
+    value.predicate = fact.predicate;
+    value.if_true = fact.is_true;
   }
-  return found;
-}
-
-// Predicates are kept in registers when there are too few: P2R, and a comparison with zero or R2P to have them back.
-void Values::find_equal_predicates() {
-  for (const std::uint32_t at : order_) {
-    const Instruction& instruction = flow_.instructions[at];
-    if (instruction.guard.when != Guard::When::always) continue;
-    if (instruction.copies_predicate && instruction.written.size() > 0 &&
-        instruction.written[0].at == kAtFirstPredicate) {
-      make_same(this->written(at)[0], read(at)[0]);
-      continue;
-    }
-    ValueId from = kNoValue;
-    std::size_t next = 0;
-    for (const Registers& registers : instruction.read) {
-      if (registers.file == File::r) from = from == kNoValue ? read(at)[next] : kNoValue;
-      if (registers.file != File::r) next = SIZE_MAX / 2;  // a further condition
-      next += registers.count;
-    }
-    if (from == kNoValue || next > SIZE_MAX / 2) continue;
-    const bool is_test = instruction.is_not_zero && instruction.read.size() == 1;
-    if (!is_test && instruction.opcode != kR2p) continue;
-    std::size_t written = 0;
-    for (const Registers& registers : instruction.written) {
-      const ValueId id = this->written(at)[written];
-      written += registers.count;
-      if (instruction.opcode == kR2p) {
-        make_same(id, predicate_in(from, registers.first));
-        continue;
-      }
-      if (registers.at != kAtFirstPredicate || values_[from].kind != Value::Kind::written) continue;
-      const Instruction& kept = flow_.instructions[values_[from].instruction];
-      if (kept.opcode != kP2r || kept.read.size() != 1) continue;
-      make_same(id, predicate_in(from, kept.read[0].first));
-    }
-  }
+  for (Fact& guard : guards_) guard = plain(guard);
 }
 
 // A copy is what it was made of: so what is known of that under a condition holds of it, too. Not what R2UR copies:
@@ -119,6 +81,29 @@ void Values::find_copies() {
   for (const std::uint32_t at : order_) {
     const Registers* const copied = copied_by(flow_.instructions[at], flow_.word(at));
     for (std::uint32_t i = 0; copied && i < copied->count; ++i) make_same(this->written(at)[i], read(at)[i]);
+  }
+}
+
+// What is loaded from local memory is what was stored there: if that is one value whatever way leads to the load. It is
+// not computed anew in between: a way from there to the load that leaves out the store would be one from the kernel's
+// beginning, too.
+void Values::find_loaded_back(const Kernel& kernel) {
+  const auto is_local = [&](std::uint32_t at) {
+    const Instruction& instruction = flow_.instructions[at];
+    return instruction.what == Class::load && instruction.memory.size() == 1 &&
+           instruction.memory[0].space == Space::local;
+  };
+  if (std::ranges::none_of(order_, is_local)) return;
+  const LocalWords words(kernel, flow_, *this);
+  for (const std::uint32_t at : order_) {
+    if (!is_local(at)) continue;
+    const auto results = written(at);
+    for (unsigned i = 0; i < results.size(); ++i) {
+      const auto stored = words.reaching(at, i);
+      if (!stored || stored->size() != 1) continue;
+      const LocalWords::Stored& only = stored->front();
+      if (flow_.instructions[only.instruction].guard.when == Guard::When::always) make_same(results[i], only.value);
+    }
   }
 }
 

@@ -361,7 +361,7 @@ PtxProof prove_kernel(const Elf& elf, std::string_view name) {
   for (const KernelParam& param : kernel.params) proof.params.push_back({{}, param.offset, param.bytes});
   const ControlFlow flow = control_flow(kernel);
   if (!flow.error.empty()) return no(flow.error);
-  const Values values(flow);
+  const Values values(kernel, flow);
   if (!calls_come_back(flow, values)) return no("a function that may return elsewhere than after its call");
   ContentsFlow contents(kernel, flow, values);
   if (!contents.run()) return no("it is too large");

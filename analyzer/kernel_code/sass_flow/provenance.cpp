@@ -13,6 +13,11 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 bool is_computed(Class what) { return what == Class::integer || what == Class::number || what == Class::predicate; }
 
+bool is_local_load(const Instruction& instruction) {
+  return instruction.what == Class::load && instruction.memory.size() == 1 &&
+         instruction.memory[0].space == Space::local;
+}
+
 // Additions: the sum is an address if one of the operands is.
 bool is_sum(std::string_view name) {
   return is_one_of(name, {"IADD3", "UIADD3", "IADD", "VIADD", "UVIADD", "LOP3", "ULOP3"});
@@ -63,8 +68,11 @@ ExpressionId Provenance::begin(ValueId value, Question question) {
   const Value& each = values_.all()[value];
   const auto [found, is_new] = known_.try_emplace(std::uint64_t{question} << 32 | value, occurrence_.always());
   if (!is_new || each.kind == Value::Kind::initial) return found->second;
-  if (each.kind == Value::Kind::written && !is_computed(flow_.instructions[each.instruction].what))
-    return found->second = of_result(value, question);
+  if (each.kind == Value::Kind::written) {
+    const Instruction& instruction = flow_.instructions[each.instruction];
+    if (!is_computed(instruction.what) && !is_local_load(instruction))
+      return found->second = of_result(value, question);
+  }
   const ExpressionId id = addresses_.list().choice(32, 0);
   open_.push_back({value, question, id});
   return found->second = id;
@@ -83,6 +91,8 @@ ExpressionId Provenance::of_result(ValueId value, Question question) {
   const Instruction& instruction = flow_.instructions[at];
   // Where the same is computed elsewhere, that need not run where this does.
   const ExpressionId here = values_.stands_for_others(at) ? occurrence_.always() : occurrence_.of(at);
+  if (is_local_load(instruction))
+    if (const auto kept = loaded_back(value, question)) return occurrence_.both(here, *kept);
   if (!is_computed(instruction.what)) return here;
   constexpr unsigned kChooses = 87, kNegated = 90, kTrue = 7;
   const bool chooses = is_one_of(instruction.name, {"SEL", "USEL"}) && flow_.word(at).bits(kChooses, 3) != kTrue;
@@ -109,6 +119,20 @@ ExpressionId Provenance::of_result(ValueId value, Question question) {
   }
   // What the flow has from nowhere else is made here.
   return ways.empty() ? here : occurrence_.any(std::move(ways));
+}
+
+// From local memory it is one of what was stored there on the ways to the load, where that is known.
+std::optional<ExpressionId> Provenance::loaded_back(ValueId value, Question question) {
+  const std::uint32_t at = values_.all()[value].instruction;
+  const auto results = values_.written(at);
+  const auto index = static_cast<unsigned>(std::ranges::find(results, value) - results.begin());
+  const auto stored = addresses_.local_words().reaching(at, index);
+  if (!stored) return std::nullopt;
+  std::vector<ExpressionId> ways;
+  for (const LocalWords::Stored& each : *stored)
+    if (each.value != kNoValue && may_be(each.value, question))
+      ways.push_back(occurrence_.both(occurrence_.of(each.instruction), begin(each.value, question)));
+  return occurrence_.any(std::move(ways));
 }
 
 bool Provenance::may_be(ValueId value, Question question) {

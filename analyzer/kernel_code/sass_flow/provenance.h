@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -34,6 +35,7 @@ class Provenance {
   ExpressionId begin(ValueId value, Question question);
   ExpressionId of_choice(ValueId choice, Question question);
   ExpressionId of_result(ValueId value, Question question);
+  std::optional<ExpressionId> loaded_back(ValueId value, Question question);
   bool may_be(ValueId value, Question question);
   bool is_address(ValueId value);
   std::vector<ValueId> addends(ValueId result);

@@ -107,3 +107,22 @@ extern "C" __global__ void by_kept_count(float* out, float* base, float** array,
   float* p = kept[0] == 3 ? array[blockIdx.x] : base;
   out[threadIdx.x] = p[threadIdx.x];
 }
+extern "C" __global__ void by_flag(float* out, float* base, float** array, int mode) {
+  unsigned flags = threadIdx.x;
+  asm volatile(
+      "{ .reg .pred p; and.b32 %0, %0, 0xfffffffb; setp.eq.s32 p, %1, 3; @p or.b32 %0, %0, 4; and.b32 %0, %0, "
+      "0xffffffef; }"
+      : "+r"(flags)
+      : "r"(mode));
+  float* p = base;
+  if (flags & 4) p = array[blockIdx.x];
+  out[threadIdx.x] = p[threadIdx.x];
+}
+extern "C" __global__ void by_kept_again(float* out, float* base, float** array, int mode) {
+  float* volatile kept[40] = {base, base};
+  if (*out == 7) *out = kept[threadIdx.x & 31] == nullptr;
+  if (mode == 3) kept[0] = array[blockIdx.x];
+  float* p = kept[0];
+  if (*out == 8) kept[0] = array[threadIdx.x];
+  out[threadIdx.x] = p[threadIdx.x];
+}

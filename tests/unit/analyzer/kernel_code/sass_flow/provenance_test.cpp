@@ -53,7 +53,9 @@ TEST_P(Choosing, WhatDecidesIsWhatTheSourceCompares) {
   const std::string follows = "it may follow an address that it loads from memory", memory = "; " + follows + " by ";
   const std::map<std::string, std::string> expected = {
       {"by_field", "0:r 8:w 16:r" + memory + "24:2 26:1"},
+      {"by_flag", "0:w 8:r 16:r" + memory + "24:4"},
       {"by_kept", "0:rw 8:r 16:r" + memory + "24:4 28:4"},
+      {"by_kept_again", "0:rw 8:r 16:r" + memory + "24:4"},
       {"by_kept_byte", "? " + follows},
       {"by_kept_count", "? " + follows},
       {"by_kept_pointer", "0:rw 8:r 16:r" + memory + "16:8"},

@@ -42,6 +42,11 @@ Answer StepRun::on_op(Call& call) {
   // A direct op may have been the last that a segment was waiting for.
   submitter_.submit_ready();
   if (standing_.aside()) return outside(call);
+  if (binding_.bound() && !streams_.context_is_current()) {
+    submitter_.flush();
+    diverge("the step's context was not current", kNone);
+    return outside(call);
+  }
   const std::uint32_t stream = streams_.find(call.stream);
   if (stream == kNone) {
     const std::uint32_t index = streams_.count() > 1 ? op_that_begins_a_stream(call) : kNone;
@@ -98,7 +103,7 @@ Answer StepRun::begin_step(Call& call) {
   if (standing_.aside()) return outside(call);
   if (onlookers_.wants_program_order() && !captures_.any()) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
-  if (binding_.bound() && stream == kNone) return outside(call);
+  if (binding_.bound() && (stream == kNone || !streams_.context_is_current())) return outside(call);
   // Not earlier: other ops between two steps may pass without coming here (replayer/match/unrelated_calls.h).
   if (binding_.is_due() && stream != kNone && match_.may_begin_step(stream, call)) binding_.bind();
   audits_.judge();

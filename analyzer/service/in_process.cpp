@@ -26,11 +26,11 @@ std::function<std::size_t(char* buffer, std::size_t size)> source_of(TraceStore:
   return [text = std::move(text), chunk = std::size_t{0}, at = std::size_t{0}](char* buffer, std::size_t size) mutable {
     std::size_t got = 0;
     while (got < size && chunk < text.size()) {
-      const std::size_t bytes = std::min(size - got, text[chunk]->size() - at);
-      std::memcpy(buffer + got, text[chunk]->data() + at, bytes);
+      const std::size_t bytes = std::min(size - got, text[chunk].text.size() - at);
+      std::memcpy(buffer + got, text[chunk].text.data() + at, bytes);
       got += bytes;
       at += bytes;
-      if (at == text[chunk]->size()) ++chunk, at = 0;
+      if (at == text[chunk].text.size()) ++chunk, at = 0;
     }
     return got;
   };

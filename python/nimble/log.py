@@ -5,18 +5,21 @@ Writing a line never raises, nor sends a signal. No PyTorch here. Any thread."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
 import signal
 import stat
-from typing import Optional, Tuple
+import threading
+from typing import Optional, Set, Tuple
 
 Identity = Optional[Tuple[int, int, int]]
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as in shim/process/options.cpp
-_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+_SIGNALS = {errno.EPIPE: signal.SIGPIPE, errno.EFBIG: signal.SIGXFSZ}  # that a write which fails so sends
 _PATIENCE_MS = 20
+_RWF_APPEND = 0x10  # Linux's; os has it from Python 3.10 on
 
 
 def identity() -> Identity:
@@ -87,27 +90,42 @@ def _say(line: bytes) -> None:
 def _to_stderr(line: bytes) -> None:
     if start is None or identity() != start:
         return
-    if not stat.S_ISREG(start[2]):  # a pipe's reader must not block the program
+    if stat.S_ISREG(start[2]):  # stdout may be the same file, by a descriptor with a position of its own
+        at_end = os.lseek(2, 0, os.SEEK_CUR) >= os.fstat(2).st_size
+        _write(2, line, -1 if at_end else 0)
+    else:  # a pipe's reader must not block the program
         poll = select.poll()
         poll.register(2, select.POLLOUT)
-        if [event for _, event in poll.poll(_PATIENCE_MS)] != [select.POLLOUT]:
-            return
-    _write(2, line)
+        if [event for _, event in poll.poll(_PATIENCE_MS)] == [select.POLLOUT]:
+            _write(2, line)
 
 
-def _write(file: int, line: bytes) -> None:
+def _write(file: int, line: bytes, append_from: Optional[int] = None) -> None:
+    """`append_from`: the line goes to the file's end; -1 moves the position there, 0 does not."""
     # The program may have restored SIGPIPE's default action, which Python disables.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS.values())
     try:
         pending = signal.sigpending()
         try:
-            os.write(file, line)
-        except OSError:
-            ours = [each for each in _SIGNALS if each not in pending]
-            if ours:
-                signal.sigtimedwait(ours, 0)
+            if append_from is None:
+                os.write(file, line)
+            else:
+                os.pwritev(file, [line], append_from, _RWF_APPEND)
+        except OSError as error:
+            if error.errno in _SIGNALS:
+                _consume(_SIGNALS[error.errno], pending)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _consume(number: signal.Signals, before: Set[signal.Signals]) -> None:
+    """Takes the signal that a write of this thread has sent to it. Others' signals stay, and what was pending before."""
+    info = signal.sigtimedwait([number], 0)
+    if info is None:
+        return
+    from_kernel = info.si_code == 0 and info.si_pid == os.getpid()
+    if not from_kernel or number in before and number not in signal.sigpending():  # the two were one
+        signal.pthread_kill(threading.get_ident(), number)
 
 
 def file_name(pattern: str) -> str:

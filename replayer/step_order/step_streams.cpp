@@ -53,6 +53,11 @@ bool StepStreams::use_current_context() {
   return true;
 }
 
+bool StepStreams::context_is_current() const {
+  CUcontext context = nullptr;
+  return driver_.cuCtxGetCurrent_(&context) == CUDA_SUCCESS && context == context_;
+}
+
 CUresult StepStreams::wait_instead(const StreamRef& stream, CUresult error) {
   // Retry, in case the driver only ran short for a moment: there is no third way.
   if (driver_.cuStreamSynchronize_(stream.handle) != CUDA_SUCCESS) driver_.cuStreamSynchronize_(stream.handle);

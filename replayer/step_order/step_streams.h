@@ -60,6 +60,8 @@ class StepStreams {
   // The step's context from now on; or the current one, false if there is none.
   void use_context(CUcontext context) { context_ = context; }
   bool use_current_context();
+  // Whether the calling thread's calls go to the step's context. In another one, or in none, the driver refuses some.
+  bool context_is_current() const;
   // The step's context; null before the first.
   CUcontext context() const { return context_; }
   // Orders the stream after the graphs: before the program waits for it, or queries it.

@@ -13,6 +13,10 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
+  // Marks the calling thread, one of ours, for its whole life. Nothing is registered for its end, which would allocate,
+  // and glibc ends the process where it cannot.
+  static void stay_inside() { inside_ = true; }
+
   bool outermost() const { return outermost_; }
   // Whether this thread is inside one.
   static bool inside() { return inside_; }

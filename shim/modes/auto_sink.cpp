@@ -17,7 +17,9 @@ namespace nimble::shim {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{5};  // how often the background thread checks for enough calls
-constexpr int kLowestPriority = 19;
+// How much nicer than the program's threads the background thread is. The nicest of all would get next to nothing on a
+// machine whose cores are all in use: replay would never begin.
+constexpr int kNicer = 5;
 // If the steps found explain less of the work than this, other kinds of step may have been too rare so far: look this
 // many more times, each at twice as many calls.
 constexpr double kExplainsEnough = 0.9;
@@ -234,7 +236,7 @@ void AutoSink::start_thread(const Recordings::Use& recording) {
 void AutoSink::work(Recordings::Use recording) noexcept {
   try {
     options_.enter_helper_thread();
-    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // this thread only
+    ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);  // of this thread only
     look_for_step(*recording);
   } catch (const std::exception& error) {
     stand_aside(error.what());

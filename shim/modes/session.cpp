@@ -61,7 +61,7 @@ ReplayOptions replay_options(const Options& options) {
     log(level == ReplayLog::info ? LogLevel::info : LogLevel::warning, text);
   };
   // The thread's own driver calls pass through, for its whole life.
-  replay.enter_helper_thread = [] { static thread_local const Guard guard; };
+  replay.enter_helper_thread = Guard::stay_inside;
   return replay;
 }
 

@@ -55,22 +55,48 @@ const Start& at_start() {
 // write; other writes by the same descriptor wait as before. Not every kernel can do that for a pipe, and none for
 // terminals and named pipes: for these the poll must do.
 ssize_t write_without_waiting(const char* data, std::size_t bytes) noexcept {
-  const QuietSignals quiet;
+  QuietSignals quiet;
   const iovec part{const_cast<char*>(data), bytes};
   constexpr off_t kWhereItIs = -1;
   const ssize_t written = ::pwritev2(STDERR_FILENO, &part, 1, kWhereItIs, RWF_NOWAIT);
+  if (written < 0) quiet.failed(errno);
   if (written >= 0 || errno == EAGAIN || errno == EINTR || errno == EPIPE) return written;
   return write_quiet(STDERR_FILENO, data, bytes) == 0 ? static_cast<ssize_t>(bytes) : -1;
+}
+
+bool is_at_end(int file) noexcept {
+  struct statx facts {};
+  const off_t at = ::lseek(file, 0, SEEK_CUR);
+  return at < 0 || statx(file, "", AT_EMPTY_PATH, STATX_SIZE, &facts) != 0 ||
+         static_cast<std::uint64_t>(at) >= facts.stx_size;
+}
+
+// Where stderr is a file. stdout may be the same, by a descriptor with a position of its own (`> file 2> file`): then
+// the program has written beyond our position. So lines go to the end. The program's next line on stderr follows ours,
+// unless it would not have gone to the end: then its position stays.
+void append_to_stderr(std::string_view line) noexcept {
+  constexpr off_t kMovesPosition = -1;
+  const off_t position = is_at_end(STDERR_FILENO) ? kMovesPosition : 0;
+  QuietSignals quiet;
+  while (!line.empty()) {
+    const iovec part{const_cast<char*>(line.data()), line.size()};
+    const ssize_t written = ::pwritev2(STDERR_FILENO, &part, 1, position, RWF_APPEND);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) {  // before Linux 4.16
+      write_quiet(STDERR_FILENO, line.data(), line.size());
+      return;
+    }
+    if (written < 0) quiet.failed(errno);
+    if (written <= 0) return;
+    line.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 void to_stderr(std::string_view line) noexcept {
   static std::atomic<bool> full{false};  // the last line found no room, so the next one does not wait
   const FileIdentity& error = at_start().error;
   if (!error.known || FileIdentity::of(STDERR_FILENO) != error) return;
-  if (error.type == S_IFREG) {
-    write_quiet(STDERR_FILENO, line.data(), line.size());
-    return;
-  }
+  if (error.type == S_IFREG) return append_to_stderr(line);
   for (int tries = 0; !line.empty() && tries < kMostTries; ++tries) {
     pollfd out{STDERR_FILENO, POLLOUT, 0};
     const int ready = ::poll(&out, 1, full.load(std::memory_order_relaxed) ? 0 : kPatienceMs);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "nimble/internal/launch_params.h"
+#include "nimble/internal/process/kept_errno.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "shim/driver/guard.h"
 #include "shim/intercept/decode/launch.h"
@@ -129,6 +130,7 @@ void Recorder::skip() noexcept {
 }
 
 Answer Recorder::before(Call& call) noexcept try {
+  const KeptErrno kept_errno;
   skip();
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::nullopt;
@@ -189,6 +191,7 @@ void Recorder::follow_captures(const Call& call, CUresult result) {
 }
 
 void Recorder::after(const Call& call, CUresult result) noexcept try {
+  const KeptErrno kept_errno;
   // Driver calls of observers from here on are not part of the program's call.
   const std::uint64_t ticket = std::exchange(current_call(), {}).ticket;
   // The recording may end in the middle of a call.

@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import sys
 import time
 import unittest
 
@@ -35,6 +36,20 @@ class Auto(ProgramTest):
         self.assertEqual((stats["recordings"], stats["divergences"]), (1, 0), stats)
         # About eight steps are recorded, and one binds.
         self.assertGreater(stats["steps_replayed"], 180, stats)
+
+    def test_replay_begins_where_others_use_all_cores(self):
+        cores = os.sched_getaffinity(0)
+        others = []
+        try:
+            os.sched_setaffinity(0, {min(cores)})
+            others += [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+            _, stats = self.auto(["server", "launches", 400000], NIMBLE_AUTO_WAIT=0, NIMBLE_AUTO_LIMIT=8)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+            os.sched_setaffinity(0, cores)
+        self.assertGreater(stats["steps_replayed"], 0, stats)
 
     def test_every_order_that_the_driver_may_choose_gives_the_same_result(self):
         for seed in harness.BUILD.seeds(20):

@@ -30,6 +30,8 @@ RUNS = [
 # What may come in the second half, of the process and of the device. A recording that stays takes 4 MiB at least; what
 # takes a KiB each round shows, too.
 RESIDENT_KIB, DEVICE_KIB = 896, 64
+# What the process may have more than without Nimble once a recording of 32 MiB has ended: mostly the library itself.
+KEPT_KIB = 12 << 10
 
 
 @unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "a sanitizer keeps what is released, and much beside it")
@@ -52,6 +54,19 @@ class Memory(ProgramTest):
                 resident, device, text = self.grown(what, rounds, *more, **settings)
                 self.assertLess(resident, RESIDENT_KIB, text)
                 self.assertLess(device, DEVICE_KIB, text)
+
+    def test_a_recording_that_has_ended_is_in_no_arena(self):
+        # With the allocator as it is by default: what it keeps in arenas of our threads no one else may ever use.
+        least = self.resident(80000, mode=None)
+        for settings in ({"mode": "off", "NIMBLE_GRAPHS": "rewrite"}, {"mode": "auto"}):
+            for _ in range(3):
+                with self.subTest(**settings):
+                    more = self.resident(80000, NIMBLE_AUTO_LIMIT=32, **settings) - least
+                    self.assertLess(more, KEPT_KIB)
+
+    def resident(self, rounds, **settings):
+        done = self.run_program(["server", "launches", rounds, "calm"], **settings)
+        return int(re.findall(r"resident (\d+) KiB", done.stdout)[-1])
 
     def test_a_loss_is_seen(self):
         resident, _, _ = self.grown("objects", 2000, "leak", **GRAPHS)

@@ -52,6 +52,40 @@ def test_a_dead_pipe_raises_no_signal(tmp_path):
     os.close(writer)
 
 
+@pytest.mark.parametrize("send", ["os.kill(os.getpid(), signal.SIGXFSZ)", "os.system(f'kill -XFSZ {os.getpid()}')"])
+def test_a_signal_of_others_is_left_to_the_program(tmp_path, send):
+    program = f"""
+import resource, threading
+resource.setrlimit(resource.RLIMIT_FSIZE, (4, resource.RLIM_INFINITY))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
+counts = []
+def work(first):
+    if first:
+        {send}
+    log.say('this is too long\\n')
+    taken = 0
+    while signal.sigtimedwait([signal.SIGXFSZ], 0):
+        taken += 1
+    counts.append(taken)
+for first in (False, True, False):
+    thread = threading.Thread(target=work, args=[first])
+    thread.start()
+    thread.join()
+print(counts)"""
+    with open(tmp_path / "err.txt", "wb") as err:
+        assert run(tmp_path, program, stderr=err).stdout == "[0, 1, 0]\n"
+
+
+def test_a_file_that_stdout_is_too(tmp_path):
+    with open(tmp_path / "both.txt", "wb") as out, open(tmp_path / "both.txt", "wb") as err:
+        subprocess.run([sys.executable, "-c", HEAD + "os.write(1, b'row\\n')\nlog.say('this\\n')"], stdout=out, stderr=err,
+                       env={**os.environ, "PYTHONPATH": str(PYTHON)}, check=True)
+    assert (tmp_path / "both.txt").read_text() == "row\nthis\n"
+    with open(tmp_path / "err.txt", "wb") as err:
+        run(tmp_path, "os.write(2, b'begun\\n')\nlog.say('this\\n')\nos.write(2, b'done\\n')", stderr=err)
+    assert (tmp_path / "err.txt").read_text() == "begun\nthis\ndone\n"
+
+
 def test_the_file(tmp_path):
     done = run(tmp_path, "os.chdir('/')\nlog.say('this\\n')\nlog.say('that\\n')", {"NIMBLE_LOG_FILE": "said-%r.txt", "RANK": "2"},
                stderr=subprocess.PIPE)

@@ -54,21 +54,28 @@ bool TraceOutput::fits_call() {
 }
 
 bool TraceOutput::flush() {
-  if (store_ && !text_.empty() && !store_->append(text_)) store_.reset();
-  if (store_) return true;
+  if (store_) {
+    if (!text_.empty() && !store_->append(text_)) store_.reset();
+    written();
+    if (store_) return true;
+  }
   if (!file_.is_open()) return false;
   if (file_.is_lost()) open([&] { file_.reopen(); });
   const int error = file_.write(text_.data(), text_.size());
   if (error == 0) {
     size_ += text_.size();
-    text_.clear();
-    if (text_.capacity() > kMostText) text_.shrink_to_fit();
+    written();
     return true;
   }
   why_full_ = std::strerror(error);
   text_.clear();
   if (!cut_back(0) && !file_.is_direct()) file_.cut(size_);
   return false;
+}
+
+void TraceOutput::written() {
+  text_.clear();
+  if (text_.capacity() > kMostText) text_.shrink_to_fit();
 }
 
 // For a file that could not be written completely, and may end in the middle of a line: cuts at least `room` bytes off,

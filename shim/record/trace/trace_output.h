@@ -32,6 +32,8 @@ class TraceOutput {
 
   bool good() const { return file_.is_open() || store_; }
   bool is_memory() const { return store_ != nullptr; }
+  // Whether the lines are so many that they should be written before the batch ends.
+  bool is_due() const { return is_memory() && text_.size() >= kMostPending; }
   bool is_ended() const { return ended_; }
   // Why nothing more may be written; empty if it may.
   const std::string& why_full() const { return why_full_; }
@@ -70,7 +72,9 @@ class TraceOutput {
 
  private:
   static constexpr std::uint64_t kForEnd = std::uint64_t{1} << 13;  // kept free below the limit for the last lines
+  static constexpr std::size_t kMostPending = std::size_t{1} << 18;
 
+  void written();
   bool cut_back(std::uint64_t room);
   bool write_end();
   void open(const std::function<void()>& work) { opener_ ? opener_(work) : work(); }

@@ -85,7 +85,7 @@ bool TraceWriter::write(const Record& record) {
   if (!output_.why_full().empty()) return false;
   const std::size_t before = output_.text().size();
   put(record);
-  if (output_.fits_call()) return true;
+  if (output_.fits_call()) return !output_.is_due() || flush();
   // The rest of what it has appended is of no use: nothing follows.
   output_.text().resize(before);
   tracks_.forget(record.ticket);

@@ -53,9 +53,9 @@ bool MemoryReturn::give_back(const Call& call) noexcept try {
   if (!former.has_retired_in(context) && transient.all(context) == 0) return given;
   {
     const CapturesUnderWay::Hold hold(uses_.captures);
-    const auto pass = [] { static thread_local const Guard guard; };  // for that thread's life
     // A capture that begins now waits for us, or we see it.
-    if (!hold || !hold.none_goes_on() || !is_done_within(kPatience, context, uses_.context, pass)) return given;
+    if (!hold || !hold.none_goes_on() || !is_done_within(kPatience, context, uses_.context, Guard::stay_inside))
+      return given;
   }
   uses_.pool.graphs().waited(context, first);
   given = uses_.shortage.give_back_transient(context) != 0 || given;

@@ -143,7 +143,7 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
 
 void GraphRecording::read_on() try {
   const TraceStore::Text text = store_->text();
-  for (; why_not_read_.empty() && read_ < text.size(); ++read_) trace_->read_on(*text[read_]);
+  for (; why_not_read_.empty() && read_ < text.size(); ++read_) trace_->read_on(text[read_].text);
 } catch (const analyzer::InputError& error) {
   why_not_read_ = error.what();  // in the middle of something
 }

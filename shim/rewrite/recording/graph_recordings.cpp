@@ -198,7 +198,7 @@ void GraphRecordings::write(GraphRecording& recording) const {
   const auto write = [&](std::string_view text) {
     if (error == 0) error = file.write(text.data(), text.size());
   };
-  for (const auto& chunk : recording.store().text()) write(*chunk);
+  for (const TraceStore::Piece& piece : recording.store().text()) write(piece.text);
   if (!recording.store().full()) {
     write(
         R"json({"ph":"M","pid":1,"tid":0,"name":"nimble.coverage","args":{"source":"none","why":"graphs were rewritten"}},)json"

@@ -169,6 +169,72 @@ TEST_F(QuietFileTest, SignalsFromOthersStay) {
             0);
 }
 
+// A thread other than the first, in a child that has both signals blocked.
+int on_a_second_thread(const std::function<bool()>& run) {
+  return in_child([&] {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    bool good = false;
+    std::thread([&] { good = run(); }).join();
+    return good ? 0 : 1;
+  });
+}
+
+// How many SIGPIPE the calling thread can take.
+int taken() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  const timespec now{};
+  int count = 0;
+  while (sigtimedwait(&set, nullptr, &now) == SIGPIPE) ++count;
+  return count;
+}
+
+void send_from_a_child() {
+  const pid_t self = ::getpid(), sender = ::fork();
+  if (sender == 0) ::_exit(::kill(self, SIGPIPE));
+  ::waitpid(sender, nullptr, 0);
+}
+
+TEST_F(QuietFileTest, SignalsToTheProcessStayOnEachThread) {
+  const std::function<void()> senders[] = {send_from_a_child, [] { ::kill(::getpid(), SIGPIPE); },
+                                           [] { ::raise(SIGPIPE); }};
+  for (const auto& send : senders) {
+    EXPECT_EQ(on_a_second_thread([&] {
+                {
+                  const QuietSignals quiet;
+                  send();
+                }
+                return taken() == 1;
+              }),
+              0);
+  }
+}
+
+TEST_F(QuietFileTest, OurOwnSignalIsToldFromOthers) {
+  const std::function<void()> senders[] = {send_from_a_child, [] { ::kill(::getpid(), SIGPIPE); },
+                                           [] { ::raise(SIGPIPE); }};
+  for (const auto& send : senders) {
+    EXPECT_EQ(on_a_second_thread([&] {  // pending before
+                send();
+                return write_quiet(dead_pipe(), "x", 1) == EPIPE && taken() == 1;
+              }),
+              0);
+    EXPECT_EQ(on_a_second_thread([&] {  // while it is written
+                {
+                  QuietSignals quiet;
+                  send();
+                  if (::write(dead_pipe(), "x", 1) < 0) quiet.failed(errno);
+                }
+                return taken() == 1;
+              }),
+              0);
+  }
+}
+
 TEST_F(QuietFileTest, TheMaskComesBack) {
   sigset_t before, after;
   pthread_sigmask(SIG_BLOCK, nullptr, &before);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nimble/internal/call.h"
@@ -43,7 +44,9 @@ class FakeDriver final : public CallContext {
                                kBlocking = reinterpret_cast<CUstream>(0x3000);
   static constexpr std::uint64_t kArena = 0x700000, kPiece = 0x800000, kArenaPool = 0x90;
 
-  std::vector<std::string> log;     // what was submitted, in order
+  std::vector<std::string> log;  // what was submitted, in order
+  CUcontext current = reinterpret_cast<CUcontext>(0x8);
+  std::vector<CUcontext> pushed;    // contexts that were current before
   std::vector<CUstream> capturing;  // streams that collect a graph of the program's
   bool busy = false;                // no event has happened yet
   unsigned long long pieces = 0;    // numbers given out for pieces of memory
@@ -67,7 +70,16 @@ class FakeDriver final : public CallContext {
 
 inline DriverApi FakeDriver::api() {
   DriverApi api;
-  api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = reinterpret_cast<CUcontext>(0x8), CUDA_SUCCESS; };
+  api.cuCtxGetCurrent_ = [](CUcontext* out) { return *out = instance_->current, CUDA_SUCCESS; };
+  api.cuCtxPushCurrent_ = [](CUcontext context) {
+    instance_->pushed.push_back(std::exchange(instance_->current, context));
+    return CUDA_SUCCESS;
+  };
+  api.cuCtxPopCurrent_ = [](CUcontext* out) {
+    *out = std::exchange(instance_->current, instance_->pushed.back());
+    instance_->pushed.pop_back();
+    return CUDA_SUCCESS;
+  };
   api.cuMemAlloc_ = [](CUdeviceptr* out, std::size_t) { return *out = kArena, done("alloc"); };
   api.cuMemAllocAsync_ = [](CUdeviceptr* out, std::size_t bytes, CUstream) {
     return *out = bytes == 1 ? kPiece : kArena, done(bytes == 1 ? "piece" : "alloc");

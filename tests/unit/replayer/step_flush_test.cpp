@@ -9,6 +9,38 @@
 namespace nimble {
 namespace {
 
+// Without the step's context, or with another one, the driver refuses what the program may not do: it must be asked.
+TEST_F(StepPlayerTest, CallsInAnotherContextReachTheDriver) {
+  CUcontext const own = driver_.current;
+  for (CUcontext const other : {CUcontext{}, reinterpret_cast<CUcontext>(0x18)}) {
+    bind();
+    step();
+    EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+    driver_.current = other;  // as a step begins
+    EXPECT_EQ(alloc(), kPool);
+    EXPECT_EQ(set(kPool, 1, CUDA_ERROR_INVALID_CONTEXT), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(submitted(), (Log{"passed", "passed"}));
+    driver_.current = own;
+    free(kPool);
+    submitted();
+    const std::uint64_t t = alloc();  // in its midst
+    set(t, 5);
+    launch(t, 6);
+    EXPECT_EQ(submitted(), Log{});
+    driver_.current = other;
+    record();
+    EXPECT_EQ(submitted(), (Log{"set 5", "launch 6", "passed"}));
+    EXPECT_EQ(driver_.current, other);
+    driver_.current = own;
+    launch(kWeights, 2);
+    free(t);
+    step();
+    submitted();
+    step();
+    EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
+  }
+}
+
 // Calls through which the program could see that work is held back, and calls that look like it but could not.
 TEST_F(StepPlayerTest, OnlyCallsThatCouldObserveFlush) {
   const auto mine = reinterpret_cast<CUevent>(0x50), older = reinterpret_cast<CUevent>(0x51);

@@ -1,7 +1,10 @@
 #include "nimble/internal/files/file_kind.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +12,31 @@
 #include "nimble/internal/process/quiet_file.h"
 
 namespace nimble {
+
+namespace {
+
+// Whether the program has the file open. To open and close it once more would release all locks that the process holds
+// on it by fcntl(), whatever descriptor it took them with. Unknown without /proc: then it is taken to be closed.
+bool is_open_here(const struct statx& wanted) {
+  QuietFile folder;
+  if (folder.open("/proc/self/fd", O_RDONLY | O_DIRECTORY) != 0) return false;
+  alignas(dirent64) char entries[1 << 12];
+  for (;;) {
+    const long got = ::syscall(SYS_getdents64, folder.number(), entries, sizeof entries);
+    if (got <= 0) return false;
+    for (long at = 0; at < got;) {
+      const auto& entry = *reinterpret_cast<const dirent64*>(entries + at);
+      struct statx facts {};
+      // Follows the entry to the file, without opening it.
+      if (::statx(folder.number(), entry.d_name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &facts) == 0 &&
+          same_file(facts, wanted))
+        return true;
+      at += entry.d_reclen;
+    }
+  }
+}
+
+}  // namespace
 
 bool has_mark(std::string_view begin, FileKind kind) {
   std::string packed;
@@ -47,6 +75,7 @@ const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& 
   if (!S_ISREG(found->stx_mode)) return "is not a file";
   if ((found->stx_mode & S_IWUSR) == 0) return "is write-protected";
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return "may not be written";
+  if (is_open_here(*found)) return "is open in this process";
   QuietFile file;  // for reading only: closing one that is open for writing notifies its watchers of a change
   if (file.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return "cannot be read";
   char begin[1024];

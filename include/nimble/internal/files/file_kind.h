@@ -27,7 +27,7 @@ enum class FileKind : std::uint8_t {
 bool has_mark(std::string_view begin, FileKind kind);
 
 // Why the file of this name must not be replaced, for messages; null if there is none, or if it may be. `found`: what
-// has that name.
+// has that name. Does not touch a file that this process has open.
 const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& found);
 
 }  // namespace nimble

@@ -28,41 +28,57 @@
 
 namespace nimble {
 
-// While it lives, this thread is not cancelled, and any SIGPIPE and SIGXFSZ of its own writes are consumed before the
-// program can see them. Signals that were pending before, or that others send, stay.
+// While it lives, this thread is not cancelled, and SIGPIPE and SIGXFSZ wait. Those of our own writes are consumed
+// before the program can see them: whoever writes says which writes failed. Signals that were pending before, or that
+// others send, stay.
 class QuietSignals {
  public:
   QuietSignals() noexcept {
-    sigemptyset(&both_);
-    sigaddset(&both_, SIGPIPE);
-    sigaddset(&both_, SIGXFSZ);
-    sigset_t blocked = both_;
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGPIPE);
+    sigaddset(&blocked, SIGXFSZ);
     sigaddset(&blocked,
               SIGTTOU);  // not even sent to a thread that blocks it: for a terminal of which we are in the background
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
-    sigset_t pending;
-    sigpending(&pending);
-    if (sigismember(&pending, SIGPIPE)) sigdelset(&both_, SIGPIPE);
-    if (sigismember(&pending, SIGXFSZ)) sigdelset(&both_, SIGXFSZ);
+    sigpending(&pending_);
   }
   ~QuietSignals() {
     const int error = errno;
-    siginfo_t info;
-    const timespec now{};
-    for (int signal = 0; (signal = sigtimedwait(&both_, &info, &now)) > 0;) {
-      sigdelset(&both_, signal);  // pending signals of a kind merge into one
-      // The thread's own pending set comes before the process's, and the kernel has put ours there.
-      if (info.si_code <= 0 && info.si_pid != getpid()) syscall(SYS_rt_sigqueueinfo, getpid(), signal, &info);
-    }
+    if (pipe_) consume(SIGPIPE);
+    if (size_) consume(SIGXFSZ);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
   QuietSignals(const QuietSignals&) = delete;
   QuietSignals& operator=(const QuietSignals&) = delete;
 
+  // A write of this thread has failed with `error`, an errno.
+  void failed(int error) noexcept {
+    pipe_ = pipe_ || error == EPIPE;
+    size_ = size_ || error == EFBIG;
+  }
+
  private:
+  // The kernel sends a failed write's signal to the thread, and a thread's signals are taken before its process's. If
+  // it found one there already, the two have become one, which is the earlier one's: that one goes back.
+  void consume(int signal) const noexcept {
+    sigset_t one, pending;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    siginfo_t info;
+    const timespec now{};
+    // Not sigtimedwait(), which shows a thread's signal to itself as the kernel's.
+    if (syscall(SYS_rt_sigtimedwait, &one, &info, &now, _NSIG / 8) != signal) return;
+    const bool from_kernel = info.si_code == SI_USER && info.si_pid == getpid();
+    sigpending(&pending);
+    if (!from_kernel || (sigismember(&pending_, signal) && !sigismember(&pending, signal)))
+      syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, &info);
+  }
+
   const NotCancelled not_cancelled_;
-  sigset_t both_, before_;
+  sigset_t before_, pending_;
+  bool pipe_ = false, size_ = false;
 };
 
 // Whether the limit on open files is so low that a descriptor of ours could leave the program without one.
@@ -104,11 +120,15 @@ inline int open_quiet(const char* path, int flags, mode_t mode = 0600) noexcept 
 
 // Writes all of it. 0, or errno.
 inline int write_quiet(int file, const void* data, std::size_t bytes) noexcept {
-  const QuietSignals quiet;
+  QuietSignals quiet;
   for (const auto* at = static_cast<const char*>(data); bytes > 0;) {
     const ssize_t written = ::write(file, at, bytes);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
+    if (written < 0) {
+      const int error = errno;
+      quiet.failed(error);
+      return error;
+    }
     if (written == 0) return EIO;
     at += written;
     bytes -= static_cast<std::size_t>(written);

@@ -218,7 +218,14 @@ std::string BundleFolder::take(const std::string& wanted, const Bundle& bundle) 
 
 std::string BundleFolder::write(const std::string& wanted, Bundle& bundle, ContentStore& store,
                                 const std::vector<std::string>& images) {
-  const QuietSignals quiet;
+  QuietSignals quiet;
+  std::string why = write_files(wanted, bundle, store, images);
+  if (!why.empty()) quiet.failed(errno);
+  return why;
+}
+
+std::string BundleFolder::write_files(const std::string& wanted, Bundle& bundle, ContentStore& store,
+                                      const std::vector<std::string>& images) {
   bundle.images.clear();
   for (std::size_t i = 0; i < images.size(); ++i)
     bundle.images.push_back({image_file(i), images[i].size(), XXH3_64bits(images[i].data(), images[i].size())});
@@ -250,7 +257,13 @@ void BundleFolder::let_go() noexcept {
 }
 
 std::string BundleFolder::add_trace(const std::string& trace) {
-  const QuietSignals quiet;
+  QuietSignals quiet;
+  std::string why = copy_trace(trace);
+  if (!why.empty()) quiet.failed(errno);
+  return why;
+}
+
+std::string BundleFolder::copy_trace(const std::string& trace) const {
   const std::string path = place_ + "/" + kBundleTrace;
   const auto there = what_is_at(path), given = what_is_at(trace);
   if (there && given && same_file(*there, *given)) return {};

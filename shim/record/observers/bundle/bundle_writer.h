@@ -40,6 +40,10 @@ class BundleFolder {
   void forked() noexcept { lock_.close(); }
 
  private:
+  // What write() and add_trace() do. If it fails, errno is that of the failure.
+  std::string write_files(const std::string& wanted, Bundle& bundle, ContentStore& store,
+                          const std::vector<std::string>& images);
+  std::string copy_trace(const std::string& trace) const;
   std::string take(const std::string& wanted, const Bundle& bundle);
 
   // Independent of the process's present folder.

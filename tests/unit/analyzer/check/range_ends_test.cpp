@@ -34,8 +34,7 @@ std::string said(const std::string& kernel, std::uint64_t a, std::uint64_t b, st
   text.free_async(other);
   text.call("step_end", "");
   analyzer::KeptRules kept(rules);
-  const RegionSchedule found =
-      region_schedule({std::make_shared<const std::string>(text.str())}, {}, kept, Evidence::declared);
+  const RegionSchedule found = region_schedule({{nullptr, text.str()}}, {}, kept, Evidence::declared);
   EXPECT_EQ(found.text.empty(), !found.why_not.empty());
   return found.why_not;
 }

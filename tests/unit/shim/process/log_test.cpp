@@ -109,6 +109,28 @@ TEST_F(LogTest, AsMuchIsSaidAsTheUserWants) {
     });
 }
 
+// prog > file 2> file: two descriptors, each with a position.
+TEST_F(LogTest, LinesInAFileOverwriteNothing) {
+  in_child([&] {
+    const int output = ::open(path("both").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    begin_with(::open(path("both").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    EXPECT_EQ(::write(output, "row 1\n", 6), 6);
+    log(LogLevel::error, "one");
+    EXPECT_EQ(read("both"), "row 1\nnimble: error: one\n");
+    EXPECT_EQ(::lseek(STDERR_FILENO, 0, SEEK_CUR), 0);  // where it is without us
+  });
+}
+
+TEST_F(LogTest, InAFileTheProgramsNextLineFollowsOurs) {
+  in_child([&] {
+    begin_with(::open(path("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    EXPECT_EQ(::write(STDERR_FILENO, "begun\n", 6), 6);
+    log(LogLevel::error, "one");
+    EXPECT_EQ(::write(STDERR_FILENO, "done\n", 5), 5);
+    EXPECT_EQ(read("stderr"), "begun\nnimble: error: one\ndone\n");
+  });
+}
+
 TEST_F(LogTest, AFileThatGotTheNumberOfStderrIsNoPlaceForLines) {
   in_child([&] {
     begin();

@@ -4,12 +4,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "analyzer/input/trace_reader.h"
 #include "nimble/internal/files/file_facts.h"
@@ -19,6 +23,28 @@
 
 namespace nimble::shim {
 namespace {
+
+// Observers read memory and write files.
+TEST_F(RecorderTest, ErrnoStays) {
+  struct Fails final : RecordObserver {
+    bool start(const Times&) override { return false; }
+    void before(const Call&, std::uint64_t, const std::atomic<bool>&) override { errno = EIO; }
+    void kept(const Call&, CUresult, std::uint64_t) override { errno = ENOENT; }
+    void leave() noexcept override { errno = EPERM; }
+  };
+  RecordObservers observers;
+  observers.push_back(std::make_unique<Fails>());
+  Recorder recorder({.path = path_}, context_, std::move(observers));
+  for (int i = 0; i < 2; ++i) {
+    Call call = op(CallKind::launch);
+    errno = EDOM;
+    recorder.before(call);
+    EXPECT_EQ(errno, EDOM);
+    recorder.after(call, CUDA_SUCCESS);
+    EXPECT_EQ(errno, EDOM);
+  }
+  recorder.finish();
+}
 
 TEST_F(RecorderTest, LeavesNoFileWhereNothingHappened) {
   recorder_.finish();

@@ -43,6 +43,7 @@ OPTIONS: Dict[str, Option] = {
     "HOLD_US": Option("1000", ("replay", "auto")),
     "RULES": Option("", ("auto", "regions", "graphs"), separator=":"),
     "TRUST": Option("proven", ("auto", "regions", "graphs"), words=("exact", "proven", "declared", "observed")),
+    "CACHE": Option("", ("record", "replay", "auto", "regions", "graphs")),
     "AUTO_LIMIT": Option("256", ("record", "auto", "graphs")),
     "AUTO_TRIES": Option("3", ("auto",)),
     "AUTO_WAIT": Option("0", ("auto",)),

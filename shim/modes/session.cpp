@@ -194,8 +194,9 @@ void finish() {
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
   Guard guard;
   with_room([&] {
-    guard.outermost() ? receiver->finish() : receiver->finish_interrupted();
-    tell_of_proofs();
+    if (!guard.outermost()) return receiver->finish_interrupted();
+    receiver->finish();
+    tell_of_proofs();  // not in a handler that has interrupted us: it takes memory
   });
 }
 

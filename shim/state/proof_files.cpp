@@ -49,7 +49,6 @@ std::optional<std::string> own_bytes(int file, std::int64_t& used) {
   if (!is_own || facts.stx_size > kMostFileBytes) return std::nullopt;
   used = facts.stx_mtime.tv_sec;
   std::string bytes(facts.stx_size, '\0');
-  const NotCancelled not_cancelled;
   for (std::size_t at = 0; at < bytes.size();) {
     const ssize_t got = ::pread(file, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
@@ -114,6 +113,7 @@ bool FolderOfProofs::is_usable(bool to_write) {
 }
 
 std::optional<std::string> FolderOfProofs::read(const std::string& name) noexcept try {
+  const NotCancelled not_cancelled;
   const int before = errno;
   std::optional<std::string> bytes;
   if (is_usable(false)) {
@@ -131,6 +131,7 @@ std::optional<std::string> FolderOfProofs::read(const std::string& name) noexcep
 }
 
 void FolderOfProofs::write(const std::string& name, const std::string& bytes) noexcept try {
+  const NotCancelled not_cancelled;
   const int before = errno;
   const bool is_slow = std::chrono::steady_clock::duration(written_for_) > kMostTime;
   if (!is_slow && bytes.size() <= kMostFileBytes && is_usable(true)) {

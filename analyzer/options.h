@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "analyzer/access/trust.h"
+#include "analyzer/addresses/known_launches.h"
 #include "analyzer/policies/policy.h"
 #include "analyzer/rules/rules.h"
 #include "analyzer/step/step_finder.h"
@@ -24,6 +26,8 @@ struct AnalysisOptions {
   std::optional<StepPlace> step;   // the step, if it is given rather than searched for
   bool memory_in_place = false;    // the step's allocations stay where the program had them; no plan moves them
   Rules rules;
+  // What other analyses have found of launches; none of it matters to the result. Null: this one keeps its own.
+  std::shared_ptr<KnownKernels> known;
 };
 
 }  // namespace nimble::analyzer

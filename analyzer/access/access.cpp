@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "analyzer/access/conflicts.h"
+#include "analyzer/access/launch_of.h"
 #include "analyzer/pointers/pointer_flow.h"
 
 namespace nimble::analyzer {
@@ -49,8 +50,14 @@ class Inference {
  public:
   Inference(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
             std::span<const std::unique_ptr<AccessSource>> sources, PointersInMemory* pointers,
-            ConflictFinder* conflicts, std::size_t ops)
-      : trace_(trace), table_(table), objects_(objects), sources_(sources), pointers_(pointers), conflicts_(conflicts) {
+            ConflictFinder* conflicts, KnownKernels* known, std::size_t ops)
+      : trace_(trace),
+        table_(table),
+        objects_(objects),
+        sources_(sources),
+        pointers_(pointers),
+        conflicts_(conflicts),
+        launches_(trace, known) {
     result_.ops.resize(ops);
     result_.no_pointers.resize(ops);
     result_.pinned.resize(ops);
@@ -65,8 +72,8 @@ class Inference {
       entry.evidence = Evidence::exact;
       return;
     }
-    const OpQuestion question{trace_, trace_.calls[index], table_.pointers(index), table_, table_.unsure(index), op,
-                              index};
+    OpQuestion question{trace_, trace_.calls[index], table_.pointers(index), table_, table_.unsure(index), op, index};
+    question.known = launches_.of(question);
     AccessSource* const speaker = ask(question);
     if (speaker == nullptr) {
       entry.role = OpRole::barrier;
@@ -131,6 +138,7 @@ class Inference {
   const std::span<const std::unique_ptr<AccessSource>> sources_;
   PointersInMemory* const pointers_;
   ConflictFinder* const conflicts_;
+  KnownLaunches launches_;
   std::unordered_map<std::string, std::uint32_t> reasons_;
   std::string why_, why_not_;
   StepAccesses result_;
@@ -141,8 +149,8 @@ class Inference {
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
                             std::span<const std::unique_ptr<AccessSource>> sources, PointersInMemory* pointers,
-                            ConflictFinder* conflicts) {
-  Inference inference(trace, table, objects, sources, pointers, conflicts, calls.size());
+                            ConflictFinder* conflicts, KnownKernels* known) {
+  Inference inference(trace, table, objects, sources, pointers, conflicts, known, calls.size());
   for (std::uint32_t op = 0; op < calls.size(); ++op) inference.infer(op, calls[op]);
   return inference.take();
 }

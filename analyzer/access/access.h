@@ -21,6 +21,8 @@
 
 namespace nimble::analyzer {
 
+class KnownKernels;
+class KnownLaunch;
 class PointersInMemory;
 
 struct Access {
@@ -44,6 +46,7 @@ struct OpQuestion {
   std::span<const PointerWord> unsure;  // ObjectTable::unsure()
   std::uint32_t op = kNone;             // its place in the step; kNone for a kernel within a graph
   std::uint32_t index = kNone;          // its place in the trace; likewise
+  KnownLaunch* known = nullptr;         // of a launch: what was found of it before (analyzer/access/launch_of.h)
 
   // Whether other nodes of the graph may fill memory before it.
   bool in_graph() const { return op == kNone; }
@@ -132,10 +135,12 @@ struct StepAccesses {
 class ConflictFinder;
 
 // `sources` in order of strength. `pointers` is what those sources share that ask about pointers in memory; it may be
-// null. `conflicts` may correct what the sources say; it may be null.
+// null. `conflicts` may correct what the sources say; it may be null. `known` keeps what launches like these reach; it
+// may be null.
 StepAccesses infer_accesses(const Trace& trace, const ObjectTable& table, const StepObjects& objects,
                             std::span<const std::uint32_t> calls,
                             std::span<const std::unique_ptr<AccessSource>> sources,
-                            PointersInMemory* pointers = nullptr, ConflictFinder* conflicts = nullptr);
+                            PointersInMemory* pointers = nullptr, ConflictFinder* conflicts = nullptr,
+                            KnownKernels* known = nullptr);
 
 }  // namespace nimble::analyzer

@@ -1,24 +1,23 @@
 #include "analyzer/access/doubts.h"
 
-#include <algorithm>
-
 #include "analyzer/access/kernel_params.h"
-#include "analyzer/addresses/evaluate.h"
+#include "analyzer/access/launch_of.h"
 
 namespace nimble::analyzer {
 
 const AddressDoubt* doubt_of(const OpQuestion& op, const AddressExtents& extents) {
   if (extents.doubts.empty()) return nullptr;
-  const std::vector<std::uint32_t> pointers = pointer_words(op);
-  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
-  const auto found = std::ranges::find_if(
-      extents.doubts, [&](const AddressDoubt& doubt) { return may_happen(extents, doubt.happens, launch); });
-  return found == extents.doubts.end() ? nullptr : &*found;
+  const LaunchOf launch(op, extents);
+  for (std::size_t i = 0; i < extents.doubts.size(); ++i)
+    if (launch->may_happen(i)) return &extents.doubts[i];
+  return nullptr;
 }
 
 void pin_doubts(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned) {
-  for (const AddressDoubt& doubt : extents.doubts) {
-    const Sources sources = sources_of(extents, doubt.happens);
+  if (extents.doubts.empty()) return;
+  const LaunchOf launch(op, extents);
+  for (std::size_t i = 0; i < extents.doubts.size(); ++i) {
+    const Sources& sources = launch.kernel().sources_of_doubt(i);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "analyzer/access/kernel_params.h"
-#include "analyzer/addresses/evaluate.h"
+#include "analyzer/access/launch_of.h"
 
 namespace nimble::analyzer {
 namespace {
@@ -56,32 +57,24 @@ void add_numbers_at(const OpQuestion& op, std::uint32_t word, std::vector<std::i
   }
 }
 
-// Whether expressions tell of what all addresses are made; else it may be all that may have come into them.
-bool is_told(const AddressExtents& extents, const AddressGroup& group) {
-  return group.complete && std::ranges::all_of(group.uses, [&](const AddressUse& use) {
-           std::uint32_t at = use.address;
-           while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
-           return extents.expressions[at].op != ExpressionOp::unknown;
-         });
-}
-
 // What is added to a pointer, as numbers; other pointers as the distance to them.
-std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents& extents, const AddressGroup& group,
+std::vector<std::int64_t> numbers_of(const OpQuestion& op, KnownKernel& kernel, std::size_t of,
                                      const PointerWord& pointer) {
+  const AddressGroup& group = kernel.extents().groups[of];
   std::vector<std::int64_t> numbers;
   const auto address = [&](const PointerWord& word) { return op.objects.objects()[word.object].base + word.offset; };
   const auto add_pointer = [&](const PointerWord& other) {
     const bool is_alternative = std::ranges::find(group.at, other.at) != group.at.end();
     if (!is_alternative) numbers.push_back(static_cast<std::int64_t>(address(other) - address(pointer)));
   };
-  if (!is_told(extents, group)) {
+  if (!kernel.is_told(of)) {
     for (const std::uint32_t word : group.numbers) {
       const PointerWord* const other = pointer_that_meets(op, word, 4);
       other != nullptr ? add_pointer(*other) : add_numbers_at(op, word, numbers);
     }
     return numbers;
   }
-  for (const NumberAt& number : numbers_added(extents, group)) {
+  for (const NumberAt& number : kernel.numbers_added(of)) {
     const PointerWord* const other = pointer_that_meets(op, number.at, number.bytes);
     other != nullptr ? add_pointer(*other) : add_number(op, number.at, number.bytes, numbers);
   }
@@ -91,17 +84,42 @@ std::vector<std::int64_t> numbers_of(const OpQuestion& op, const AddressExtents&
 // How well it is known where a group gets to.
 enum class Bounds : std::uint8_t { tight, loose };
 
-// Where one of the numbers leads, in units of up to 16 bytes. With tight bounds into an object, or to just before it;
-// else to where one begins, and not to what is just after the pointer's own: every size leads there.
-void add_where_numbers_lead(const OpQuestion& op, std::span<const std::int64_t> numbers, std::span<const Span> reached,
+// The objects that one of the numbers leads to, in units of up to 16 bytes: into them with tight bounds, or to just
+// before them; else to where they begin. Ascending.
+std::vector<std::uint32_t> led_to(const OpQuestion& op, std::vector<std::int64_t> numbers, std::uint64_t address,
+                                  Bounds bounds) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // addresses have so many bits
+  constexpr std::uint64_t kBefore = 64;
+  std::ranges::sort(numbers);
+  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  std::vector<std::uint32_t> found;
+  for (const std::int64_t number : numbers) {
+    if (number == 0 || number > kMost || number < -kMost) continue;
+    for (std::int64_t unit = 1; unit <= 16; unit *= 2) {
+      for (const std::int64_t by : {number * unit, -number * unit}) {
+        const std::uint64_t there = address + static_cast<std::uint64_t>(by);
+        const std::size_t before = found.size();
+        op.objects.find_meeting(there, there + std::min(kBefore, ~there), found);
+        if (bounds == Bounds::tight) continue;
+        const auto begins = [&](std::uint32_t i) { return op.objects.objects()[i].base >= there; };
+        found.erase(std::partition(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), begins),
+                    found.end());
+      }
+    }
+  }
+  std::ranges::sort(found);
+  found.erase(std::ranges::unique(found).begin(), found.end());
+  return found;
+}
+
+// Where the numbers lead with tight bounds; else not to what is just after the pointer's own: every size leads there.
+void add_where_numbers_lead(const OpQuestion& op, std::vector<std::int64_t> numbers, std::span<const Span> reached,
                             Bounds bounds, const PointerWord& pointer, const AddressGroup& group,
                             std::vector<Access>& found) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // addresses have so many bits
-  constexpr std::uint64_t kBefore = 64, kNext = 512;
+  constexpr std::uint64_t kNext = 512;
   const auto& objects = op.objects.objects();
   const Object& own = objects[pointer.object];
-  const std::uint64_t address = own.base + pointer.offset;
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+  for (const std::uint32_t i : led_to(op, std::move(numbers), own.base + pointer.offset, bounds)) {
     const Object& object = objects[i];
     const std::uint64_t end = object.base + object.size;
     const auto meets = [&](const Span& span) { return object.base < span.last && span.first < end; };
@@ -110,29 +128,18 @@ void add_where_numbers_lead(const OpQuestion& op, std::span<const std::int64_t> 
     if (!std::ranges::any_of(reached, meets) || !is_live(op, object)) continue;
     const bool is_next = object.base - (own.base + own.size) < kNext;
     if (bounds == Bounds::loose && is_next) continue;
-    const auto leads = [&](std::int64_t number) {
-      if (number == 0 || number > kMost || number < -kMost) return false;
-      for (std::int64_t unit = 1; unit <= 16; unit *= 2) {
-        for (const std::int64_t by : {number * unit, -number * unit}) {
-          const std::uint64_t there = address + static_cast<std::uint64_t>(by);
-          const bool is_inside = there + kBefore > object.base && there < end;
-          const bool is_begin = there + kBefore > object.base && there <= object.base;
-          if (bounds == Bounds::tight ? is_inside : is_begin) return true;
-        }
-      }
-      return false;
-    };
     const auto is_known = [&](const Access& access) { return access.object == i && access.at == pointer.at; };
-    if (std::ranges::any_of(numbers, leads) && std::ranges::none_of(found, is_known)) add(i, pointer.at, group, found);
+    if (std::ranges::none_of(found, is_known)) add(i, pointer.at, group, found);
   }
 }
 
 }  // namespace
 
 void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::vector<Access>& found) {
-  const std::vector<std::uint32_t> pointers = pointer_words(op);
-  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
-  for (const AddressGroup& group : extents.groups) {
+  if (extents.groups.empty()) return;
+  const LaunchOf launch(op, extents);
+  for (std::size_t of = 0; of < extents.groups.size(); ++of) {
+    const AddressGroup& group = extents.groups[of];
     if (group.numbers.empty()) continue;
     for (const std::uint32_t at : group.at) {
       const PointerWord* const pointer = pointer_at(op, at);
@@ -142,7 +149,7 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
       std::vector<Span> spans;
       // PTX tells which numbers are added, and no more.
       Bounds bounds = extents.expressions.empty() ? Bounds::tight : Bounds::loose;
-      if (const auto reached = reach(extents, group, at, launch)) {
+      if (const auto& reached = launch->reach(of, at)) {
         bounds = Bounds::tight;
         constexpr std::uint64_t kTight = 16;  // times the object
         for (const Reach& each : *reached) {
@@ -155,7 +162,7 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
         spans.emplace_back();
       }
       if (spans.empty()) continue;
-      add_where_numbers_lead(op, numbers_of(op, extents, group, *pointer), spans, bounds, *pointer, group, found);
+      add_where_numbers_lead(op, numbers_of(op, launch.kernel(), of, *pointer), spans, bounds, *pointer, group, found);
     }
   }
 }
@@ -163,14 +170,14 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
 namespace {
 
 // The groups that this access of the proof stands for: its own; of an access that PTX told, all that have one of its
-// words.
-std::vector<const AddressGroup*> groups_of(const KernelProof& proof, const ProvenAccess& access) {
+// words. By their places.
+std::vector<std::size_t> groups_of(const KernelProof& proof, const ProvenAccess& access) {
   const std::vector<AddressGroup>& groups = proof.extents.groups;
-  std::vector<const AddressGroup*> found;
-  for (const AddressGroup& group : groups) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const AddressGroup& group = groups[i];
     const auto is_of = [&](std::uint32_t word) { return std::ranges::find(group.at, word) != group.at.end(); };
-    if (proof.extents.of_accesses ? group.at == access.at : std::ranges::any_of(access.at, is_of))
-      found.push_back(&group);
+    if (proof.extents.of_accesses ? group.at == access.at : std::ranges::any_of(access.at, is_of)) found.push_back(i);
   }
   return found;
 }
@@ -180,11 +187,10 @@ std::vector<const AddressGroup*> groups_of(const KernelProof& proof, const Prove
 bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access) {
   constexpr std::int64_t kNoMemory =
       0x10000;  // below this there is none; the host's, which kernels may reach, lies low
-  const std::vector<std::uint32_t> pointers = pointer_words(op);
-  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
-  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
-  for (const AddressGroup* const group : groups) {
-    const auto reached = reach_without_pointer(proof.extents, *group, launch);
+  const LaunchOf launch(op, proof.extents);
+  const std::vector<std::size_t> groups = groups_of(proof, access);
+  for (const std::size_t group : groups) {
+    const auto& reached = launch->reach_without_pointer(group);
     if (!reached) return false;
     const bool is_nowhere = std::ranges::all_of(
         *reached, [&](const Reach& each) { return !each.indexed && each.first >= 0 && each.last <= kNoMemory; });
@@ -199,10 +205,11 @@ bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAc
   std::vector<std::uint32_t> pointers = pointer_words(op);
   const auto place = std::ranges::lower_bound(pointers, word);
   if (place == pointers.end() || *place != word) pointers.insert(place, word);
-  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
-  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
-  for (const AddressGroup* const group : groups) {
-    const auto reached = reach(proof.extents, *group, word, launch);
+  const LaunchOf as_it_is(op, proof.extents);
+  KnownLaunch& launch = as_it_is.kernel().launch(values_of(op, pointers));
+  const std::vector<std::size_t> groups = groups_of(proof, access);
+  for (const std::size_t group : groups) {
+    const auto& reached = launch.reach(group, word);
     if (!reached || !reached->empty()) return false;
   }
   return proof.extents.of_accesses && !groups.empty();
@@ -229,8 +236,9 @@ bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAc
 
 void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
                 Pinned& pinned) {
-  for (const AddressGroup* const group : groups_of(proof, access)) {
-    const Sources sources = sources_of(proof.extents, *group);
+  const LaunchOf launch(op, proof.extents);
+  for (const std::size_t group : groups_of(proof, access)) {
+    const Sources& sources = launch.kernel().sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params)
       if (at + 4 <= word || at >= word + 8) pin_number(op, at, 4, pinned.params);
@@ -245,19 +253,23 @@ bool leaves_objects(const OpQuestion& op, const AddressExtents& extents) {
 
 void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, Pinned& pinned) {
   for (const std::uint32_t word : access.at) pin_number(op, word, 8, pinned.params);
-  for (const AddressGroup* const group : groups_of(proof, access)) {
-    const Sources sources = sources_of(proof.extents, *group);
+  const LaunchOf launch(op, proof.extents);
+  for (const std::size_t group : groups_of(proof, access)) {
+    const Sources& sources = launch.kernel().sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }
 }
 
 void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pinned) {
-  for (const AddressGroup& group : extents.groups) {
+  if (extents.groups.empty()) return;
+  const LaunchOf launch(op, extents);
+  for (std::size_t of = 0; of < extents.groups.size(); ++of) {
+    const AddressGroup& group = extents.groups[of];
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
-      if (!is_told(extents, group)) pin_number(op, word, 4, pinned.usual_params);
-    const Sources sources = sources_of(extents, group);
+      if (!launch.kernel().is_told(of)) pin_number(op, word, 4, pinned.usual_params);
+    const Sources& sources = launch.kernel().sources(of);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);
   }

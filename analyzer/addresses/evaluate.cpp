@@ -397,6 +397,14 @@ Sources sources_of(const Expressions& expressions, std::span<const std::uint32_t
 
 }  // namespace
 
+bool is_told(const AddressExtents& extents, const AddressGroup& group) {
+  return group.complete && std::ranges::all_of(group.uses, [&](const AddressUse& use) {
+           std::uint32_t at = use.address;
+           while (extents.expressions[at].op == ExpressionOp::when) at = extents.expressions[at].a;
+           return extents.expressions[at].op != ExpressionOp::unknown;
+         });
+}
+
 Sources sources_of(const AddressExtents& extents, const AddressGroup& group) {
   std::vector<std::uint32_t> roots = extents.counters;
   for (const AddressUse& use : group.uses) roots.push_back(use.address);

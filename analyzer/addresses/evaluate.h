@@ -58,6 +58,10 @@ struct NumberAt {
 // with, divided by or shifted by. Ascending.
 std::vector<NumberAt> numbers_added(const AddressExtents& extents, const AddressGroup& group);
 
+// Whether expressions tell of what all of a group's addresses are made; else it may be all that may have come into
+// them.
+bool is_told(const AddressExtents& extents, const AddressGroup& group);
+
 // What a group's addresses are computed from: 4-byte pieces of the parameters, pointers among them, ascending; and
 // whether the sizes of the grid and its blocks are among it.
 struct Sources {

@@ -13,7 +13,7 @@
 namespace nimble::code {
 namespace {
 
-constexpr std::size_t kMostPtxBytes = std::size_t{256} << 20, kMostKnown = 1 << 16;
+constexpr std::size_t kMostPtxBytes = std::size_t{256} << 20;
 
 KernelFacts nothing_known(std::string_view why) {
   KernelFacts facts;
@@ -23,6 +23,9 @@ KernelFacts nothing_known(std::string_view why) {
 
 bool is_elf(Bytes bytes) { return bytes.starts_with(std::string_view(ELFMAG, SELFMAG)); }
 bool is_ptx(Bytes bytes) { return bytes.substr(0, 4096).find(".version") != Bytes::npos; }
+
+// Whether it proves anything, by instructions that tests have run against proofs.
+bool is_tried(const PtxProof& proof) { return proof.understood && proof.untried.empty(); }
 
 // sm_90 code runs on 9.0 and later 9.x.
 bool runs_on(unsigned code, unsigned device) { return code / 10 == device / 10 && code <= device; }
@@ -35,7 +38,7 @@ struct Image::Question {
   Bytes bytes;
   Fatbin fatbin;
   bool alone = false;
-  std::map<std::size_t, std::string> texts;  // of PTX parts, expanded
+  std::map<std::size_t, std::string> texts;  // of parts, expanded
   std::map<std::size_t, PtxModule> modules;
   std::map<std::size_t, Cubin>* cubins = nullptr;
 
@@ -56,62 +59,83 @@ struct Image::Question {
 
   bool is(std::size_t part, FatbinEntry::Kind kind) const { return fatbin.entries[part].kind == kind; }
 
+  // Null, and why, if it cannot be expanded.
+  const std::string* expanded(std::size_t part, std::string& why) {
+    if (const auto found = texts.find(part); found != texts.end()) return &found->second;
+    std::string text;
+    if (!expand(fatbin.entries[part], text, why)) return nullptr;
+    return &texts.emplace(part, std::move(text)).first->second;
+  }
+
   const Cubin& cubin(std::size_t part) {
     if (const auto found = cubins->find(part); found != cubins->end()) return found->second;
-    std::string text;
     Cubin read;
-    if (expand(fatbin.entries[part], text, read.error)) read = read_cubin(text);
+    if (const std::string* const text = expanded(part, read.error)) read = read_cubin(*text);
     return cubins->emplace(part, std::move(read)).first->second;
   }
 
   const PtxModule& ptx(std::size_t part) {
     if (const auto found = modules.find(part); found != modules.end()) return found->second;
     PtxModule read;
-    std::string& text = texts[part];
-    if (expand(fatbin.entries[part], text, read.error)) read = read_ptx(text);
+    if (const std::string* const text = expanded(part, read.error)) read = read_ptx(*text);
     return modules.emplace(part, std::move(read)).first->second;
   }
 };
 
-// Each fact has its own rule for how the facts for several devices combine.
+// Fetches the bytes, unless they were. Why they tell nothing, or nothing.
+std::optional<std::string> Image::open(Question& question) {
+  question.cubins = &cubins_;
+  if (source_) question.fetched = source_().value_or(std::string());
+  question.bytes = source_ ? Bytes(question.fetched) : Bytes(held_);
+  if (!identity_ && !question.bytes.empty()) {
+    identity_ = ImageIdentity::of(question.bytes);
+    digest_ = digest_of(question.bytes);
+  }
+  const std::string error = question.open();
+  if (error.empty()) return std::nullopt;
+  return question.bytes.empty() ? "its image is gone" : error;
+}
+
 KernelFacts Image::kernel(std::string_view name, std::span<const unsigned> archs) {
   std::lock_guard lock(mutex_);
-  if (const auto found = known_.find(name); found != known_.end()) return found->second;
   Question question;
-  question.cubins = &cubins_;
-  KernelFacts facts = nothing_known("no device is known");
-  if (source_) {
-    auto fetched = source_();
-    question.fetched = fetched ? std::move(*fetched) : std::string();
-  }
-  question.bytes = source_ ? Bytes(question.fetched) : Bytes(held_);
-  if (const std::string error = question.open(); !error.empty()) {
-    facts = nothing_known(question.bytes.empty() ? "its image is gone" : error);
-  } else {
-    for (std::size_t i = 0; i < archs.size(); ++i) {
-      KernelFacts here = on(question, name, archs[i]);
-      if (i == 0) {
-        facts = std::move(here);
-        continue;
-      }
-      if (here.accesses != facts.accesses || here.params != facts.params || here.globals != facts.globals ||
-          here.stored != facts.stored || here.extents != facts.extents) {
-        facts.accesses.reset();
-        facts.why_not_proven = "it differs from device to device";
-      }
-      facts.origin = std::max(facts.origin, here.origin);
-      facts.follows_memory = facts.follows_memory || here.follows_memory;
-      const bool contained = facts.self_contained && here.self_contained;
-      const bool but_for_constants =
-          (facts.self_contained || facts.constants) && (here.self_contained || here.constants);
-      if (facts.self_contained || (facts.constants && !but_for_constants)) facts.why = here.why;
-      facts.self_contained = contained;
-      facts.constants = but_for_constants && !contained;
-    }
-  }
-  if (digest_ == 0 && !question.bytes.empty()) digest_ = digest_of(question.bytes);
+  std::optional<std::string> error;
+  const bool was_read = identity_.has_value();
+  if (!was_read) error = open(question);
+  if (!identity_) return nothing_known(*error);
+  const std::string asked = ProofCache::question(*identity_, name, archs);
+  const std::optional<ProofCache::Known> known = proofs_->find(asked);
+  if (known && !known->is_to_be_checked) return known->facts;
+  if (was_read) error = open(question);
+  if (question.bytes.empty()) return known ? known->facts : nothing_known(*error);
+  KernelFacts facts = error ? nothing_known(*error) : read(question, name, archs);
   facts.image_digest = digest_;
-  if (known_.size() < kMostKnown) known_.emplace(name, facts);
+  known ? proofs_->checked(asked, known->facts, facts) : proofs_->keep(asked, facts);
+  return facts;
+}
+
+// Each fact has its own rule for how the facts for several devices combine.
+KernelFacts Image::read(Question& question, std::string_view name, std::span<const unsigned> archs) {
+  KernelFacts facts = nothing_known("no device is known");
+  for (std::size_t i = 0; i < archs.size(); ++i) {
+    KernelFacts here = on(question, name, archs[i]);
+    if (i == 0) {
+      facts = std::move(here);
+      continue;
+    }
+    if (here.accesses != facts.accesses || here.params != facts.params || here.globals != facts.globals ||
+        here.stored != facts.stored || here.extents != facts.extents) {
+      facts.accesses.reset();
+      facts.why_not_proven = "it differs from device to device";
+    }
+    facts.origin = std::max(facts.origin, here.origin);
+    facts.follows_memory = facts.follows_memory || here.follows_memory;
+    const bool contained = facts.self_contained && here.self_contained;
+    const bool but_for_constants = (facts.self_contained || facts.constants) && (here.self_contained || here.constants);
+    if (facts.self_contained || (facts.constants && !but_for_constants)) facts.why = here.why;
+    facts.self_contained = contained;
+    facts.constants = but_for_constants && !contained;
+  }
   return facts;
 }
 
@@ -162,19 +186,23 @@ Image::Candidates Image::candidates(Question& question, std::string_view name, u
   return result;
 }
 
+// Whether this PTX is what the machine code was made from, as its virtual architecture tells.
+bool Image::matches(Question& question, const Candidates& candidates, std::size_t ptx) {
+  const auto& entries = question.fatbin.entries;
+  return std::all_of(candidates.owners.begin(), candidates.owners.end(), [&](std::size_t owner) {
+    const unsigned through = question.cubin(owner).virtual_arch;
+    return through != 0 && through == entries[ptx].arch && entries[owner].variant == entries[ptx].variant;
+  });
+}
+
 // What the PTX proves that may be compiled; else that which the machine code was made through; else any.
 KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const Candidates& candidates,
                                 PtxProof& proof) {
   const auto& entries = question.fatbin.entries;
-  const auto matches = [&](std::size_t part) {
-    return std::all_of(candidates.owners.begin(), candidates.owners.end(), [&](std::size_t owner) {
-      const unsigned through = question.cubin(owner).virtual_arch;
-      return through != 0 && through == entries[part].arch && entries[owner].variant == entries[part].variant;
-    });
-  };
+  const auto is_match = [&](std::size_t part) { return matches(question, candidates, part); };
   std::optional<std::size_t> source = candidates.compiled;
   for (const std::size_t part : candidates.ptx)
-    if (!candidates.compiled && (!source || (!matches(*source) && matches(part)))) source = part;
+    if (!candidates.compiled && (!source || (!is_match(*source) && is_match(part)))) source = part;
 
   KernelFacts facts = nothing_known("its image has no PTX for it");
   if (!source) return facts;
@@ -185,7 +213,7 @@ KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const
   const PtxFunction* function = module.find(name);
   if (function == nullptr || !function->entry) return facts;
   proof = prove_kernel(module, *function);
-  facts.origin = matches(*source) ? Origin::same : Origin::other;
+  facts.origin = is_match(*source) ? Origin::same : Origin::other;
   facts.why_not_proven = proof.why;
   facts.follows_memory = proof.follows_memory && facts.origin == Origin::same;
   if (proof.understood) facts.accesses = proof.accesses;
@@ -200,9 +228,10 @@ KernelFacts Image::facts_of_ptx(Question& question, std::string_view name, const
 std::optional<PtxProof> Image::machine_proof(Question& question, std::string_view name, const Candidates& candidates) {
   std::optional<PtxProof> found;
   for (const std::size_t part : candidates.owners) {
-    std::string text, error;
-    if (!expand(question.fatbin.entries[part], text, error)) return std::nullopt;
-    const Elf elf(text);
+    std::string error;
+    const std::string* const text = question.expanded(part, error);
+    if (text == nullptr) return std::nullopt;
+    const Elf elf(*text);
     if (elf.error()) return std::nullopt;
     PtxProof proof = sass::prove_kernel(elf, name);
     if (found &&
@@ -218,12 +247,9 @@ std::optional<PtxProof> Image::machine_proof(Question& question, std::string_vie
 
 // Where the driver loads machine code, that is what runs. What its PTX proves is more exact where it proves anything:
 // it tells conditions. How far addresses get machine code alone tells.
-void Image::add_machine_code(Question& question, std::string_view name, const Candidates& candidates,
-                             KernelFacts& facts) {
-  if (candidates.compiled) return;
-  const std::optional<PtxProof> proof = machine_proof(question, name, candidates);
+void Image::add_machine_code(const std::optional<PtxProof>& proof, KernelFacts& facts) {
   if (!proof) return;
-  const bool is_proven = proof->understood && proof->untried.empty();
+  const bool is_proven = is_tried(*proof);
   const bool is_proven_always = is_proven && proof->extents.doubts.empty();
   // By the same words; a parameter that is aligned to more than 16 bytes may lie elsewhere in the constant bank.
   const bool is_same_layout = std::ranges::equal(
@@ -253,8 +279,14 @@ void Image::add_machine_code(Question& question, std::string_view name, const Ca
 KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) {
   const Candidates parts = candidates(question, name, arch);
   if (!parts.error.empty()) return nothing_known(parts.error);
+  std::optional<PtxProof> machine;
+  if (!parts.compiled) machine = machine_proof(question, name, parts);
+  // PTX takes long to read. Where the machine code was not made from it, what the machine code proves is all that
+  // counts.
+  const auto is_match = [&](std::size_t part) { return matches(question, parts, part); };
+  const bool is_told = machine && is_tried(*machine) && std::ranges::none_of(parts.ptx, is_match);
   PtxProof proof;
-  KernelFacts facts = facts_of_ptx(question, name, parts, proof);
+  KernelFacts facts = is_told ? nothing_known({}) : facts_of_ptx(question, name, parts, proof);
   // Machine code says so itself, or its own PTX does, kernel by kernel.
   const bool by_ptx = facts.origin == Origin::same && proof.self_contained;
   facts.self_contained = by_ptx || !parts.compiled;
@@ -268,17 +300,14 @@ KernelFacts Image::on(Question& question, std::string_view name, unsigned arch) 
     if (facts.constants || !kernel->constants) facts.why = kernel->why;
   }
   if (!facts.self_contained && facts.why.empty()) facts.why = "its PTX is not what runs";
-  add_machine_code(question, name, parts, facts);
+  add_machine_code(machine, facts);
   return facts;
 }
 
 KernelFacts Image::whole() {
   std::lock_guard lock(mutex_);
   Question question;
-  question.cubins = &cubins_;
-  if (source_) question.fetched = source_().value_or(std::string());
-  question.bytes = source_ ? Bytes(question.fetched) : Bytes(held_);
-  if (const std::string error = question.open(); !error.empty()) return nothing_known(error);
+  if (const auto error = open(question)) return nothing_known(*error);
   KernelFacts facts;
   facts.self_contained = true;
   bool any = false;

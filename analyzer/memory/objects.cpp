@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "nimble/internal/schedule.h"
@@ -251,6 +252,25 @@ ObjectTable::ObjectTable(const Trace& trace) {
     if (trace.calls[index].result == 0) finder.look_at(index);
   }
   first_.push_back(pointers_.size());
+  sort_by_base();
+}
+
+void ObjectTable::sort_by_base() {
+  for (std::uint32_t i = 0; i < objects_.size(); ++i) places_.push_back({objects_[i].base, 0, i});
+  std::ranges::sort(places_, {}, [](const Place& each) { return std::pair(each.base, each.object); });
+  std::uint64_t farthest = 0;
+  for (Place& each : places_) {
+    farthest = std::max(farthest, each.base + objects_[each.object].size);
+    each.farthest_end = farthest;
+  }
+}
+
+void ObjectTable::find_meeting(std::uint64_t first, std::uint64_t last, std::vector<std::uint32_t>& found) const {
+  const auto end = std::ranges::lower_bound(places_, last, {}, &Place::base);
+  for (auto at = end; at != places_.begin() && std::prev(at)->farthest_end > first; --at) {
+    const std::uint32_t object = std::prev(at)->object;
+    if (objects_[object].base + objects_[object].size > first) found.push_back(object);
+  }
 }
 
 }  // namespace nimble::analyzer

@@ -44,6 +44,9 @@ class ObjectTable {
 
   const std::vector<Object>& objects() const { return objects_; }
 
+  // Appends the objects of any time that have a byte from `first` to before `last`, in no order.
+  void find_meeting(std::uint64_t first, std::uint64_t last, std::vector<std::uint32_t>& found) const;
+
   // The pointers in call `index` of the trace, in the order of `at`. If the call says how much it touches, an address
   // only counts if all of that is inside the object.
   std::span<const PointerWord> pointers(std::uint32_t index) const {
@@ -64,7 +67,15 @@ class ObjectTable {
   }
 
  private:
+  void sort_by_base();
+
   std::vector<Object> objects_;
+  // By base: the object, and where the last of those up to it ends.
+  struct Place {
+    std::uint64_t base = 0, farthest_end = 0;
+    std::uint32_t object = kNone;
+  };
+  std::vector<Place> places_;
   std::vector<std::uint64_t> first_;  // per call and one more: where its pointers begin
   std::vector<PointerWord> pointers_;
   std::unordered_map<std::uint32_t, std::vector<PointerWord>> unsure_;  // by launch

@@ -183,7 +183,12 @@ class Choice {
       : reduced_(reduced), costs_(costs), device_(work.device), communicate_(work.communicate) {}
 
   // As it is, and with priorities; if it has too many lanes, reduced according to the timeline in either case.
+  // What it was shown before never becomes the best when it is shown again.
   void consider(Assignment assignment, std::uint32_t max_lanes) {
+    if (communicate_.empty() && assignment.lanes <= max_lanes) {
+      if (std::ranges::find(seen_, assignment) != seen_.end()) return;
+      seen_.push_back(assignment);
+    }
     keep_on_one_lane(assignment, communicate_, std::max(assignment.lanes, max_lanes));
     SegmentPlan plan = make_plan(device_, reduced_, costs_, std::move(assignment));
     Timeline times;
@@ -222,6 +227,7 @@ class Choice {
   std::span<const OpCost> costs_;
   const DeviceModel& device_;
   std::span<const std::uint8_t> communicate_;
+  std::vector<Assignment> seen_;
   Assignment best_;
   double best_us_ = -1;
   std::uint32_t synchronizations_ = 0;
@@ -244,12 +250,14 @@ Assignment CostPolicy::spread(const Dag& reduced, const Workload& work) const {
   predict_makespan(work.device, reduced, costs, critical_first(reduced, durations), {}, times);
 
   Choice choice(reduced, costs, work);
+  std::vector<Assignment> others;
+  for (std::string_view other : kPolicyNames)
+    if (other != name()) others.push_back(make_policy(other)->assign(reduced, work));
   std::uint32_t max_lanes = std::max(work.max_lanes, 1u);
   bool large = reduced.nodes() > kLarge;
   // Also with fewer lanes: more are not always better.
   for (std::uint32_t lanes = max_lanes; lanes > 0; lanes = large ? 0 : lanes / 2) {
-    for (std::string_view other : kPolicyNames)
-      if (other != name()) choice.consider(make_policy(other)->assign(reduced, work), lanes);
+    for (const Assignment& other : others) choice.consider(other, lanes);
     ListScheduler lists(reduced, costs, work.device.graph_edge_us, lanes, times.end_us);
     for (bool by_device : {false, true})
       for (bool one_bandwidth : {false, true}) choice.consider(lists.run({by_device, one_bandwidth}), lanes);

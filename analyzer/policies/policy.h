@@ -29,6 +29,7 @@ struct Assignment {
   // The order in which the nodes are to be made, topological and with every lane in its own order. Empty if the policy
   // does not say: then the critical ones come first.
   std::vector<std::uint32_t> order = {};
+  bool operator==(const Assignment&) const = default;
 };
 
 // What a policy may look at besides the graph. Most use none of it.

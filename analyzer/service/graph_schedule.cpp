@@ -105,7 +105,8 @@ std::vector<std::string> unknown_ops(const analyzer::StepReading& analysis) {
 }  // namespace
 
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust) try {
+                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust,
+                             std::shared_ptr<analyzer::KnownKernels> known) try {
   GraphSchedule result;
   const auto no = [&](std::string why) {
     result.why_not = std::move(why);
@@ -116,6 +117,7 @@ GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer
   options.one_kind = true;
   options.step = place;
   options.memory_in_place = true;
+  options.known = std::move(known);
   analyzer::Analysis analysis = analyzer::analyze(trace.file(), options);
   if (analysis.plan.status != analyzer::kExitOk) return no(analysis.plan.why_no_schedule);
   result.writes = written(analysis);

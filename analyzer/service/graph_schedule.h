@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analyzer/addresses/known_launches.h"
 #include "analyzer/input/trace_reader.h"
 #include "analyzer/rules/kept_rules.h"
 #include "analyzer/step/step_finder.h"
@@ -48,7 +50,9 @@ struct GraphSchedule {
 // the step.
 using GivenOrder = std::optional<std::vector<std::array<std::uint32_t, 2>>>;
 
+// `known` may be null; else it keeps what was found of launches for the next graph.
 GraphSchedule graph_schedule(const analyzer::GrowingTrace& trace, const analyzer::StepPlace& place,
-                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust);
+                             const GivenOrder& given, analyzer::KeptRules& rules, Evidence trust,
+                             std::shared_ptr<analyzer::KnownKernels> known);
 
 }  // namespace nimble::shim

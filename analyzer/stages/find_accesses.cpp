@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/launch_of.h"
 #include "analyzer/access/leaving.h"
 #include "analyzer/access/non_pointer_words.h"
 #include "analyzer/access/sources/make_sources.h"
@@ -25,7 +26,13 @@ namespace {
 class Inference {
  public:
   Inference(const Recording& input, const Step& step, const StepObjects& objects, const AnalysisOptions& options)
-      : input_(input), step_(step), objects_(objects), options_(options) {}
+      : input_(input),
+        step_(step),
+        objects_(objects),
+        options_(options),
+        known_(options.known ? *options.known : own_known_) {
+    known_.begin();
+  }
 
   StepEvidence run() {
     PointersInMemory::Step pointers = repeats();
@@ -73,7 +80,7 @@ class Inference {
         make_sources(trace, options_.rules, options_.trust, pointers, believes_sight ? &seen : nullptr,
                      std::make_unique<ObservedAccess>(trace, table, step_, seen, believes_sight ? &pointers : nullptr));
     result_.trust = options_.trust;
-    result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts);
+    result_.accesses = infer_accesses(trace, table, objects_, calls, sources, &pointers, &conflicts, &known_);
     find_workspace_hazards(trace, table, seen, objects_, calls, result_.accesses);
     result_.conflicts = conflicts.take();
     pin_what_is_usual();
@@ -87,6 +94,7 @@ class Inference {
     const Trace& trace = input_.trace();
     const ObjectTable& table = *input_.table;
     const auto calls = step_.calls();
+    KnownLaunches launches(trace, &known_);
     for (std::uint32_t op = 0; op < calls.size(); ++op) {
       Pinned& pinned = result_.accesses.pinned[op];
       if (!pinned.usual_shape && pinned.usual_params.empty()) continue;
@@ -107,7 +115,8 @@ class Inference {
         });
         usual.usual_shape &= is_same_shape;
         if (is_same_shape && usual.usual_params.size() == before) continue;
-        const OpQuestion question{trace, other, table.pointers(index), table, table.unsure(index), op, index};
+        OpQuestion question{trace, other, table.pointers(index), table, table.unsure(index), op, index};
+        question.known = launches.of(question);
         leaves = leaves_objects(question, trace.functions[call.function].proof->extents);
       }
       if (!leaves) pinned = std::move(usual);
@@ -121,6 +130,8 @@ class Inference {
   const Step& step_;
   const StepObjects& objects_;
   const AnalysisOptions& options_;
+  KnownKernels own_known_;
+  KnownKernels& known_;
   StepEvidence result_;
 };
 

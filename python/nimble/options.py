@@ -43,6 +43,7 @@ OPTIONS: Dict[str, Option] = {
     "HOLD_US": Option("1000", ("replay", "auto")),
     "RULES": Option("", ("auto", "regions", "check", "graphs"), separator=":"),
     "TRUST": Option("proven", ("auto", "regions", "check", "graphs"), words=("exact", "proven", "declared", "observed")),
+    "CACHE": Option("", ("record", "replay", "auto", "regions", "check", "graphs")),
     "AUTO_LIMIT": Option("256", ("record", "auto", "graphs")),
     "AUTO_TRIES": Option("3", ("auto",)),
     "AUTO_WAIT": Option("0", ("auto",)),

@@ -22,7 +22,7 @@ std::string placeholder(const OptionRow& row) {
     case OptionKind::integer:
       return "N";
     case OptionKind::path:
-      return row.access == shim::PathAccess::writes_folder ? "DIR" : "FILE";
+      return row.access == shim::PathAccess::reads_file || row.access == shim::PathAccess::writes_file ? "FILE" : "DIR";
     case OptionKind::list:
       return std::string("A[") + row.separator + "B...]";
   }

@@ -1,11 +1,14 @@
 // The life of libnimble.so in a process: set up on first use, inactive in forked children, finished at exit.
 #include "shim/modes/session.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "nimble/internal/process/quiet_file.h"
@@ -23,6 +26,8 @@
 #include "shim/record/recorder.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/function_table.h"
+#include "shim/state/image_facts.h"
+#include "shim/state/proof_files.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {
@@ -86,6 +91,21 @@ ObserverOptions observer_options(const Options& options) {
   if (options.capture) observers.bundle = options.bundle;
   observers.bundle_limit_bytes = bytes_of(options.bundle_limit);
   return observers;
+}
+
+std::atomic<bool> g_proofs_are_kept{false};
+
+// Proofs go where the user wants them.
+void keep_proofs(const Options& options) {
+  std::string why;
+  std::string folder = folder_of_proofs(options.cache, why);
+  const auto tell = [](const std::string& text) { log(LogLevel::info, text); };
+  if (!why.empty()) tell("proofs are not kept: " + why);
+  if (folder.empty()) return;
+  g_proofs_are_kept = true;
+  proofs()->use(std::make_unique<FolderOfProofs>(std::move(folder), tell));
+  constexpr std::uint32_t kCheckOneIn = 64;
+  proofs()->check_one_in(kCheckOneIn, static_cast<std::uint64_t>(getpid()));
 }
 
 CallSink* make_sink(const Options& options) {
@@ -167,13 +187,31 @@ void in_forked_child() {
   g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
 }
 
+// What became of proofs, once.
+void tell_of_proofs() noexcept try {
+  if (!g_proofs_are_kept.exchange(false)) return;
+  const code::ProofCache::Counts counts = proofs()->counts();
+  if (counts.proven + counts.from_files > 0)
+    log(LogLevel::info, fmt::format("proofs: {} made, {} kept from before", counts.proven, counts.from_files));
+  if (counts.refuted > 0)
+    log(LogLevel::warning,
+        fmt::format("proofs: {} of those kept were not what the code says, and were made anew; please "
+                    "report this",
+                    counts.refuted));
+} catch (...) {  // out of memory
+}
+
 // Every way out of main leads here, and so does _exit. Idempotent. Children made by vfork or by the program's own
 // system calls run none of the handlers above, and some share our memory: we recognise them by their process id.
 void finish() {
   CallSink* const receiver = started_sink();
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
   Guard guard;
-  with_room([&] { guard.outermost() ? receiver->finish() : receiver->finish_interrupted(); });
+  with_room([&] {
+    if (!guard.outermost()) return receiver->finish_interrupted();
+    receiver->finish();
+    tell_of_proofs();  // not in a handler that has interrupted us: it takes memory
+  });
 }
 
 // Registers the handlers, once.
@@ -236,6 +274,8 @@ CallSink* make_session() noexcept {
     try {
       Options options = read_options();
       own_files = std::move(options.own_files);
+      static std::once_flag once;
+      std::call_once(once, [&] { keep_proofs(options); });
       made.reset(make_sink(options));
       g_owner.store(getpid(), std::memory_order_release);
     } catch (...) {  // out of memory: the program runs untouched

@@ -11,7 +11,7 @@
 namespace nimble::shim {
 
 enum class OptionKind : std::uint8_t { choice, flag, integer, path, list };
-enum class PathAccess : std::uint8_t { reads_file, writes_file, writes_folder };
+enum class PathAccess : std::uint8_t { reads_file, writes_file, writes_folder, shares_folder };
 
 struct OptionWord {
   std::string_view word, meaning;

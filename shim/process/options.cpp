@@ -200,7 +200,8 @@ class FileNames {
  private:
   bool is_written(const OptionRow& row) const {
     if (mode_ == "graphs" && row.name == "trace" && !is_set(row)) return false;  // then it has no default
-    return row.access != PathAccess::reads_file && counts_in(row, mode_);
+    const bool is_own = row.access == PathAccess::writes_file || row.access == PathAccess::writes_folder;
+    return is_own && counts_in(row, mode_);
   }
 
   Options& options_;

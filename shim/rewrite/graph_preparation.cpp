@@ -98,7 +98,8 @@ std::string GraphPreparation::rewrite(CUgraph graph, std::uint64_t flags, GraphP
   if (!recording) return kFull;
   const GraphRecording::Nodes recorded = recording->nodes(original, with_memory ? &*memory : nullptr, made.number());
   if (!recorded.why_not.empty()) return recorded.why_not;
-  const GraphSchedule found = graph_schedule(recording->trace(), recorded.place, recorded.given, rules_, trust_);
+  const GraphSchedule found =
+      graph_schedule(recording->trace(), recorded.place, recorded.given, rules_, trust_, known_);
   tell_onlookers(made, found);
   if (with_memory) uses_.requests.planned(capture_plan(*memory, found));
   for (std::size_t i = 0; i < found.unknown.size() && i < kMostUnknown; ++i)

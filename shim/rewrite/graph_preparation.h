@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ class GraphPreparation {
   const Evidence trust_;
   const Tune tune_;
   analyzer::KeptRules rules_;
+  const std::shared_ptr<analyzer::KnownKernels> known_ = std::make_shared<analyzer::KnownKernels>();  // one at a time
   std::atomic<std::uint64_t> seen_{0};
   std::once_flag beliefs_told_;
 };

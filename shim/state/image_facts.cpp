@@ -101,7 +101,7 @@ LoadedImage simulated_image(const char* image) {
   LoadedImage result{simulated_facts(image), nullptr, 0, false, nullptr, 0};
   result.digest = code::digest_of({image + read_at<std::uint64_t>(image + 8), read_at<std::uint64_t>(image + 16)});
   const auto offset = read_at<std::uint64_t>(image + 40), size = read_at<std::uint64_t>(image + 48);
-  if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size));
+  if (size) result.code = std::make_shared<code::Image>(std::string(image + offset, size), proofs());
   result.fingerprint = result.digest ^ code::digest_of({image + offset, size});
   return result;
 }
@@ -114,7 +114,7 @@ LoadedImage by_kernel(std::shared_ptr<code::Image> code, std::uint64_t fingerpri
 
 LoadedImage copied(std::string bytes) {
   const std::uint64_t fingerprint = code::digest_of(bytes);
-  return by_kernel(std::make_shared<code::Image>(std::move(bytes)), fingerprint);
+  return by_kernel(std::make_shared<code::Image>(std::move(bytes), proofs()), fingerprint);
 }
 
 // Not a pipe: bytes read from it would be lost to the driver.
@@ -132,6 +132,12 @@ ImageFacts facts_of_whole(const LoadedImage& image) {
 }
 
 }  // namespace
+
+const std::shared_ptr<code::ProofCache>& proofs() {
+  // Never destroyed: threads may launch while the process ends.
+  static const auto* const cache = new std::shared_ptr<code::ProofCache>(std::make_shared<code::ProofCache>());
+  return *cache;
+}
 
 code::Image::Source read_in_place(Bytes bytes) {
   const std::size_t edge = std::min(kFingerprint, bytes.size());
@@ -152,7 +158,7 @@ LoadedImage read_image(const void* image) {
   const auto bytes = code::image_in_memory(image);
   if (!bytes) return unknown("unknown image format");
   if (bytes->size() > kAlwaysCopied && is_loaded_code(*bytes))
-    return by_kernel(std::make_shared<code::Image>(read_in_place(*bytes)), 0);
+    return by_kernel(std::make_shared<code::Image>(read_in_place(*bytes), proofs()), 0);
   if (bytes->size() > kMostCopied) return unknown("it is too large to be copied");
   return copied(std::string(*bytes));
 }

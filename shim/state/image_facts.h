@@ -10,6 +10,7 @@
 #include <string>
 
 #include "analyzer/kernel_code/image.h"
+#include "analyzer/kernel_code/proof_cache.h"
 
 namespace nimble::shim {
 
@@ -27,6 +28,9 @@ struct LoadedImage {
   // Recognises the image when it is loaded again; 0 if that would take too long. For its facts use `digest`.
   std::uint64_t fingerprint = 0;
 };
+
+// What is known of kernels' code in this process; with files, in others. Use files before the first image is loaded.
+const std::shared_ptr<code::ProofCache>& proofs();
 
 // From now on LoadedImage::source is set, so that the same code can be loaded again; may copy each image.
 void keep_image_bytes();

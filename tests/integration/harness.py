@@ -31,6 +31,7 @@ class Build:
     def environment(self, mode=None, **settings):
         """The environment for a run: `mode` None is a run without the shim. Settings are variables, as text."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_"))}
+        env["NIMBLE_CACHE"] = "none"  # tests depend on nothing that others have left
         env["LD_LIBRARY_PATH"] = f"{self.simcuda}:{os.path.dirname(self.library)}"
         if mode in ("replay", "auto"):
             env["NIMBLE_TUNE"] = "off"  # else which steps are replayed depends on timing

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "analyzer/memory/step_objects.h"
 #include "tests/unit/analyzer/support.h"
 
@@ -282,6 +285,33 @@ TEST(Objects, OneFreeMayEndSeveralMappings) {
   Found found(text);
   ASSERT_EQ(found.last().size(), 1u);
   EXPECT_EQ(found.last()[0].at, 16u);
+}
+
+TEST(Objects, OfAnyTimeThatMeetARange) {
+  std::mt19937 random(5);
+  auto text = begin("[[0,8]]");
+  std::vector<std::uint64_t> live;
+  for (int i = 0; i < 300; ++i) {
+    if (!live.empty() && random() % 3 == 0) {
+      text.free_async(live.back());
+      live.pop_back();
+    } else {
+      live.push_back(0x1000 + random() % 64 * 0x100);
+      text.alloc_async(live.back(), 1 + random() % 0x900);
+    }
+  }
+  const Found found(text);
+  const auto& objects = found.table.objects();
+  for (int i = 0; i < 500; ++i) {
+    const std::uint64_t first = 0xf00 + random() % 0x5000, last = first + 1 + random() % 0x200;
+    std::vector<std::uint32_t> meeting, expected;
+    found.table.find_meeting(first, last, meeting);
+    std::ranges::sort(meeting);
+    for (std::uint32_t object = 0; object < objects.size(); ++object)
+      if (objects[object].base < last && objects[object].base + objects[object].size > first)
+        expected.push_back(object);
+    EXPECT_EQ(meeting, expected) << first << " to " << last;
+  }
 }
 
 }  // namespace

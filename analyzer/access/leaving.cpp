@@ -219,13 +219,12 @@ bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAc
   const PointerWord* const pointer = pointer_at(op, word);
   if (pointer == nullptr) return false;
   const Object& object = op.objects.objects()[pointer->object];
-  const std::vector<std::uint32_t> pointers = pointer_words(op);
-  const LaunchValues launch{op.call.params, pointers, op.call.grid, op.call.block};
+  const LaunchOf launch(op, proof.extents);
   const auto before = static_cast<std::int64_t>(pointer->offset);
   const auto after = static_cast<std::int64_t>(object.size - pointer->offset);
-  const std::vector<const AddressGroup*> groups = groups_of(proof, access);
-  for (const AddressGroup* const group : groups) {
-    const auto reached = reach(proof.extents, *group, word, launch);
+  const std::vector<std::size_t> groups = groups_of(proof, access);
+  for (const std::size_t group : groups) {
+    const auto& reached = launch->reach(group, word);
     const auto is_inside = [&](const Reach& each) {
       return !each.indexed && each.first >= -before && each.last <= after;
     };

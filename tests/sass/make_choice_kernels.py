@@ -163,6 +163,10 @@ class Kernel(make_index_kernels.Kernel):
         self.say(f"}} else if ({self.decides()}) {q} = {self.plain()};")
         self.uses(q)
 
+    def wide_end(self):
+        """Not far: one such loop would make more accesses than all other kernels, and few of them to objects."""
+        return f"min({super().wide_end()}, (i64)8)"
+
     def looped(self):
         q, i = self.new("q"), self.new("i")
         head, tail = self.loop(i)

@@ -242,6 +242,10 @@ class Kernel:
         if kind:
             self.lines.append(f"#pragma unroll {kind}")
 
+    def wide_end(self):
+        """Where a loop ends that counts with 64 bits."""
+        return self.rng.choice(self.longs)
+
     def loop(self, i):
         """Head and tail of a loop that counts with i."""
         self.unroll()
@@ -258,7 +262,7 @@ class Kernel:
             (f"for (int {i} = {down}; {i} != 0; {i} -= {s}) {{", "}"),
             (f"for (unsigned {i} = {n} & 15; {i}-- > 0;) {{", "}"),
             (f"for (unsigned {i} = {self.thread()}; {i} < (unsigned){n}; {i} += {s}) {{", "}"),
-            (f"for (i64 {i} = {first}; {i} < {self.pick(n, self.rng.choice(self.longs))}; {i} += {step}) {{", "}"),
+            (f"for (i64 {i} = {first}; {i} < {self.pick(n, self.wide_end())}; {i} += {step}) {{", "}"),
             (f"for (u64 {i} = {self.rng.randint(0, 3)}; {i} <= ({n} & 15); ++{i}) {{", "}"),
             (f"int {i} = {first}; do {{", f"{i} += {s}; }} while ({i} < {n});"),
             (f"int {i} = {first}; while (true) {{ if ({i} >= {n}) break;", f"{i} += {s}; }}"),

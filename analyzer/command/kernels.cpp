@@ -67,7 +67,7 @@ int kernels_command(int argc, char** argv) {
   app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
   app.add_option("--kernel", arguments.kernel,
                  "Only kernels with a name, mangled or demangled, that this regular expression matches as a whole");
-  app.add_flag("--unknown", arguments.unknown, "List only kernels of which something is not known in some launch");
+  app.add_flag("--unknown", arguments.unknown, "List only kernels whose memory is not known in some launch");
   arguments.rules.add_to(app);
   app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
       ->capture_default_str()

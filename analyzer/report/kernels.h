@@ -24,7 +24,7 @@ struct KernelUse {
     std::uint64_t by_chance = 0;  // a number may lead out of the object there (Access::by_chance)
   };
   std::string name;                               // as the driver gives it
-  std::uint64_t launches = 0, timed = 0;          // timed: those whose time on the GPU is known
+  std::uint64_t launches = 0, timed = 0;          // timed: with a known time on the GPU
   double gpu_us = 0;                              // of those
   std::array<std::uint64_t, kEvidences> known{};  // launches by the weakest evidence that was needed
   std::map<std::uint32_t, Word> words;            // by Access::at

@@ -9,7 +9,7 @@ namespace nimble::code::sass {
 namespace {
 
 constexpr std::size_t kMostStored = 12;      // values of one word
-constexpr std::size_t kMostLookedAt = 4096;  // expressions of which they are made
+constexpr std::size_t kMostLookedAt = 4096;  // expressions below them
 
 }  // namespace
 

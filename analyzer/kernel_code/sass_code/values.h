@@ -62,7 +62,7 @@ class Values {
     bool is_true = false;
   };
   const Fact& guard(std::uint32_t instruction) const { return guards_[instruction]; }
-  // The same of the predicate of which this one is always the opposite, if there is one.
+  // The same fact, told by the predicate that is always the opposite of this one, if there is one.
   Fact plain(Fact fact) const;
   // Whether what other instructions compute, elsewhere, is read as what this one does: since it is the same. What holds
   // where this one runs need not hold there.
@@ -136,7 +136,7 @@ class Values {
   std::unordered_set<ValueId> returned_;                      // choices of what a callee has written
 
   std::vector<ValueId> same_as_;                    // by value: one that it always is, or itself
-  std::unordered_map<ValueId, ValueId> opposites_;  // of predicates: one of which it always is the opposite
+  std::unordered_map<ValueId, ValueId> opposites_;  // of predicates: one that is always the opposite
   std::vector<Fact> guards_;                        // by instruction
   std::unordered_set<std::uint32_t> stands_for_others_;
   std::unordered_map<std::uint64_t, Bit> bits_;  // by value and bit, while predicates are looked for

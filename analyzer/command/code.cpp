@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -18,8 +17,6 @@
 #include "analyzer/code_survey/survey.h"
 #include "analyzer/code_survey/survey_text.h"
 #include "analyzer/command/command_line.h"
-#include "analyzer/pointers/signature.h"
-#include "analyzer/rules/expression.h"
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
 
@@ -27,7 +24,8 @@ namespace nimble::analyzer {
 namespace {
 
 struct CodeArguments {
-  std::string file, kernel, json;
+  std::string file, json;
+  KernelNames kernels;
   std::vector<std::string> archs;
   bool summary = false, force = false;
 };
@@ -116,13 +114,9 @@ std::string image_text(const ImageFindings& image) {
 }
 
 int run(const CodeArguments& arguments) {
-  std::optional<Expression> names;
+  const auto is_wanted = arguments.kernels.filter();
+  const bool names_kernels = !arguments.kernels.expression.empty();
   std::vector<TargetFilter> filters;
-  try {
-    if (!arguments.kernel.empty()) names.emplace(arguments.kernel);
-  } catch (const ExpressionError& error) {
-    return complain("--kernel: is no regular expression: " + std::string(error.what()), kExitInput);
-  }
   for (const std::string& arch : arguments.archs) {
     const auto filter = TargetFilter::of(arch);
     if (!filter)
@@ -140,11 +134,12 @@ int run(const CodeArguments& arguments) {
     tasks.wants_target = [&](const CodeTarget& target) {
       return filters.empty() || std::ranges::any_of(filters, [&](const auto& each) { return each.takes(target); });
     };
-    tasks.wants_kernel = [&](const std::string& name) { return !names || matches_name(*names, name, demangle(name)); };
+    tasks.wants_kernel = is_wanted;
     tasks.found = [&](const ImageFindings& image) {
       summary.add(image);
       json.add(image);
-      if (!arguments.summary && (!image.kernels.empty() || (!names && !image.unread.empty()))) print(image_text(image));
+      if (!arguments.summary && (!image.kernels.empty() || (!names_kernels && !image.unread.empty())))
+        print(image_text(image));
     };
     tasks.progress = [&](std::uint64_t kernels, std::uint64_t done, std::uint64_t size) {
       progress.show(kernels, done, size);
@@ -152,7 +147,7 @@ int run(const CodeArguments& arguments) {
     survey_file(arguments.file, tasks);
   }
   json.finish(summary);
-  if (summary.kernels() == 0 && (names || !filters.empty()))
+  if (summary.kernels() == 0 && (names_kernels || !filters.empty()))
     return complain(arguments.file + ": no kernel is what --kernel and --arch ask for", kExitInput);
   if (arguments.summary) print(summary.text());
   return kExitOk;
@@ -166,8 +161,7 @@ int code_command(int argc, char** argv) {
   app.name("nimble-analyze code");
   app.add_option("file", arguments.file, "A library or an executable with kernels in it, a fatbin, a cubin, or PTX")
       ->required();
-  app.add_option("--kernel", arguments.kernel,
-                 "Only kernels with a name, mangled or demangled, that this regular expression matches as a whole");
+  arguments.kernels.add_to(app);
   app.add_option("--arch", arguments.archs,
                  "Only code for this architecture: 90, sm_90a, compute_90; may be given again")
       ->expected(1);

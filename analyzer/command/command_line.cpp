@@ -5,7 +5,9 @@
 #include <system_error>
 
 #include "analyzer/base/errors.h"
+#include "analyzer/pointers/signature.h"
 #include "analyzer/report/describe.h"
+#include "analyzer/rules/expression.h"
 #include "analyzer/rules/shipped_rules.h"
 
 namespace nimble::analyzer {
@@ -18,6 +20,21 @@ void RulesArguments::add_to(CLI::App& app) {
 void RulesArguments::read(Rules& rules) const {
   for (const std::string& path : files) rules.read(path);
   if (!no_shipped) add_shipped_rules(rules);
+}
+
+void KernelNames::add_to(CLI::App& app) {
+  app.add_option("--kernel", expression,
+                 "Only kernels with a name, mangled or demangled, that this regular expression matches as a whole");
+}
+
+std::function<bool(const std::string&)> KernelNames::filter() const {
+  if (expression.empty()) return [](const std::string&) { return true; };
+  try {
+    return
+        [names = Expression(expression)](const std::string& name) { return matches_name(names, name, demangle(name)); };
+  } catch (const ExpressionError& error) {
+    throw InputError("--kernel", 0, "", "is no regular expression: " + std::string(error.what()));
+  }
 }
 
 bool parse(CLI::App& app, int argc, char** argv, int& status) {

@@ -1,10 +1,11 @@
-// What the commands of nimble-analyze share: arguments about rules, and what they print.
+// What the commands of nimble-analyze share: arguments about rules and kernels, and what they print.
 //
 // One thread. print() throws std::system_error if standard output cannot be written.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,15 @@ struct RulesArguments {
   void add_to(CLI::App& app);
   // Throws InputError for rules that cannot be read.
   void read(Rules& rules) const;
+};
+
+// Which kernels to tell of: by default all.
+struct KernelNames {
+  std::string expression;
+
+  void add_to(CLI::App& app);
+  // Whether a kernel of this name is one of them. Throws InputError if --kernel is no expression.
+  std::function<bool(const std::string& name)> filter() const;
 };
 
 // Reads the command line into what the options were bound to. False, with the exit status, if there is nothing to do.

@@ -1,7 +1,6 @@
 #include "analyzer/command/kernels.h"
 
 #include <iterator>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -10,9 +9,7 @@
 #include "analyzer/base/errors.h"
 #include "analyzer/command/command_line.h"
 #include "analyzer/command/find_recording.h"
-#include "analyzer/pointers/signature.h"
 #include "analyzer/report/kernels.h"
-#include "analyzer/rules/expression.h"
 #include "analyzer/stages/read_steps.h"
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
@@ -21,7 +18,8 @@ namespace nimble::analyzer {
 namespace {
 
 struct KernelsArguments {
-  std::string trace, kernel, json;
+  std::string trace, json;
+  KernelNames kernels;
   std::string trust = std::string(name(kDefaultTrust));
   RulesArguments rules;
   bool unknown = false, force = false;
@@ -35,12 +33,7 @@ void write_json(const KernelsArguments& arguments, const std::string& text) {
 }
 
 int run(const KernelsArguments& arguments) {
-  std::optional<Expression> names;
-  try {
-    if (!arguments.kernel.empty()) names.emplace(arguments.kernel);
-  } catch (const ExpressionError& error) {
-    return complain("--kernel: is no regular expression: " + std::string(error.what()), kExitInput);
-  }
+  const auto is_wanted = arguments.kernels.filter();
   if (const std::string why = why_refused(arguments.json, FileKind::kernels_report, arguments.force); !why.empty())
     return complain(why, kExitFailure);
   AnalysisOptions options;
@@ -48,10 +41,8 @@ int run(const KernelsArguments& arguments) {
   arguments.rules.read(options.rules);
   const Recording recording = recording_of(read_recording(arguments.trace));
   KernelUses uses = kernel_uses(recording, options);
-  if (names)
-    std::erase_if(uses.kernels,
-                  [&](const KernelUse& use) { return !matches_name(*names, use.name, demangle(use.name)); });
-  if (names && uses.kernels.empty())
+  std::erase_if(uses.kernels, [&](const KernelUse& use) { return !is_wanted(use.name); });
+  if (!arguments.kernels.expression.empty() && uses.kernels.empty())
     return complain(arguments.trace + ": launches no kernel that --kernel asks for", kExitInput);
   if (!arguments.json.empty()) write_json(arguments, kernels_json(recording, uses, options.trust));
   print(kernels_text(recording, uses, options.trust, arguments.unknown));
@@ -65,8 +56,7 @@ int kernels_command(int argc, char** argv) {
   CLI::App app("Prints what each kernel of a trace reads and writes, and how that is known.");
   app.name("nimble-analyze kernels");
   app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
-  app.add_option("--kernel", arguments.kernel,
-                 "Only kernels with a name, mangled or demangled, that this regular expression matches as a whole");
+  arguments.kernels.add_to(app);
   app.add_flag("--unknown", arguments.unknown, "List only kernels whose memory is not known in some launch");
   arguments.rules.add_to(app);
   app.add_option("--trust", arguments.trust, "The weakest evidence to trust")

@@ -258,18 +258,33 @@ ObjectTable::ObjectTable(const Trace& trace) {
 void ObjectTable::sort_by_base() {
   for (std::uint32_t i = 0; i < objects_.size(); ++i) places_.push_back({objects_[i].base, 0, i});
   std::ranges::sort(places_, {}, [](const Place& each) { return std::pair(each.base, each.object); });
-  std::uint64_t farthest = 0;
-  for (Place& each : places_) {
-    farthest = std::max(farthest, each.base + objects_[each.object].size);
-    each.farthest_end = farthest;
-  }
+  set_farthest_ends(0, places_.size());
+}
+
+std::uint64_t ObjectTable::set_farthest_ends(std::size_t begin, std::size_t end) {
+  if (begin == end) return 0;
+  const std::size_t middle = begin + (end - begin) / 2;
+  Place& place = places_[middle];
+  place.farthest_end = std::max(
+      {place.base + objects_[place.object].size, set_farthest_ends(begin, middle), set_farthest_ends(middle + 1, end)});
+  return place.farthest_end;
 }
 
 void ObjectTable::find_meeting(std::uint64_t first, std::uint64_t last, std::vector<std::uint32_t>& found) const {
-  const auto end = std::ranges::lower_bound(places_, last, {}, &Place::base);
-  for (auto at = end; at != places_.begin() && std::prev(at)->farthest_end > first; --at) {
-    const std::uint32_t object = std::prev(at)->object;
-    if (objects_[object].base + objects_[object].size > first) found.push_back(object);
+  find_meeting_in(0, places_.size(), first, last, found);
+}
+
+void ObjectTable::find_meeting_in(std::size_t begin, std::size_t end, std::uint64_t first, std::uint64_t last,
+                                  std::vector<std::uint32_t>& found) const {
+  while (begin != end) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    const Place& place = places_[middle];
+    if (place.farthest_end <= first) return;
+    if (place.base < last) {
+      if (place.base + objects_[place.object].size > first) found.push_back(place.object);
+      find_meeting_in(middle + 1, end, first, last, found);
+    }
+    end = middle;
   }
 }
 

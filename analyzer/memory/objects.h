@@ -68,9 +68,13 @@ class ObjectTable {
 
  private:
   void sort_by_base();
+  std::uint64_t set_farthest_ends(std::size_t begin, std::size_t end);
+  void find_meeting_in(std::size_t begin, std::size_t end, std::uint64_t first, std::uint64_t last,
+                       std::vector<std::uint32_t>& found) const;
 
   std::vector<Object> objects_;
-  // By base: the object, and where the last of those up to it ends.
+  // By base: the object, and where the last one of its subtree ends. An interval tree (Cormen et al., Introduction to
+  // Algorithms, 14.3) in an array: the middle of a range is the root of the tree of that range.
   struct Place {
     std::uint64_t base = 0, farthest_end = 0;
     std::uint32_t object = kNone;

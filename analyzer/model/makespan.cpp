@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -11,8 +13,9 @@ namespace nimble::analyzer {
 namespace {
 
 constexpr std::size_t kEngines = 5;
-constexpr int kMostWaves = 8;      // more are merged: finer steps add nothing
-constexpr double kNothing = 1e-9;  // microseconds: what rounding may leave of an op
+constexpr int kMostWaves = 8;           // more are merged: finer steps add nothing
+constexpr double kNothing = 1e-9;       // microseconds: what rounding may leave of an op
+constexpr double kBandwidth = 1 << 30;  // the memory's, in the units in which it is counted: sums of them are exact
 
 class Simulation {
  public:
@@ -66,10 +69,13 @@ class Simulation {
   };
   // Waves of one op that started together.
   struct Part {
+    double end_us;  // at the present pace
+    double bandwidth;
+    double pace;  // how many times as long it takes now as alone
     std::uint32_t node;
     int width;  // multiprocessors
-    double left_us;
-    double bandwidth;
+    // For heaps, whose first is the first to end.
+    bool operator<(const Part& other) const { return end_us > other.end_us; }
   };
 
   std::size_t engine(std::uint32_t node) const { return static_cast<std::size_t>(costs_[node].engine); }
@@ -106,7 +112,7 @@ class Simulation {
         if (op.waiting == width(top.node) * waves(top.node)) times_.begin_us[top.node] = now_;
         int begun = std::min({free_[e], op.waiting, width(top.node)});
         const OpCost& cost = costs_[top.node];
-        parts_.push_back({top.node, begun, cost.device_us / waves(top.node), cost.bandwidth * begun / width(top.node)});
+        begin(top.node, begun, cost.device_us / waves(top.node), cost.bandwidth * begun / width(top.node));
         if (e != static_cast<std::size_t>(Engine::none)) free_[e] -= begun;
         op.waiting -= begun;
         op.running += begun;
@@ -114,48 +120,57 @@ class Simulation {
       }
   }
 
+  static std::int64_t counted(const Part& part) { return std::llround(part.bandwidth * kBandwidth); }
+
+  void begin(std::uint32_t node, int width, double time_us, double bandwidth) {
+    const double pace = std::max(1.0, bandwidth / share_);
+    parts_.push_back({now_ + time_us * pace, bandwidth, pace, node, width});
+    wanted_ += counted(parts_.back());
+    std::push_heap(parts_.begin(), parts_.end());
+  }
+
   // What each may draw of the memory's bandwidth if all together want more than there is: the same share for all; what
-  // some leave unused goes to the others.
-  double even_share() {
-    wanted_.clear();
-    double sum = 0;
-    for (const Part& part : parts_)
-      if (part.bandwidth > 0) {
-        wanted_.push_back(part.bandwidth);
-        sum += part.bandwidth;
-      }
-    if (sum <= 1) return 1;
-    std::sort(wanted_.begin(), wanted_.end());
-    double left = 1;
-    for (std::size_t i = 0; i < wanted_.size(); ++i) {
-      double share = left / static_cast<double>(wanted_.size() - i);
-      if (wanted_[i] > share) return share;
-      left -= wanted_[i];
+  // some leave unused goes to the others, in rounds, of which a few suffice.
+  double even_share() const {
+    if (static_cast<double>(wanted_) <= kBandwidth) return 1;
+    double share = 0;
+    for (double next = 1 / static_cast<double>(parts_.size()); next > share;) {
+      share = next;
+      double left = 1;
+      std::size_t wanting = 0;
+      for (const Part& part : parts_) part.bandwidth > share ? void(++wanting) : void(left -= part.bandwidth);
+      if (wanting == 0) return 1;  // they want more only because of rounding
+      next = left / static_cast<double>(wanting);
     }
-    return 1;  // it was more only because of rounding
+    return share;
+  }
+
+  // Lets each part run at the pace that its share of the bandwidth allows.
+  void share_bandwidth() {
+    const double share = even_share();
+    if (share == share_) return;
+    share_ = share;
+    for (Part& part : parts_) {
+      const double pace = std::max(1.0, part.bandwidth / share);
+      if (pace == part.pace) continue;
+      part.end_us = now_ + (part.end_us - now_) / part.pace * pace;
+      part.pace = pace;
+    }
+    std::make_heap(parts_.begin(), parts_.end());
   }
 
   // Advances to the next moment at which an op becomes ready or a part ends.
   void advance() {
-    double share = even_share();
-    auto slowed = [&](const Part& part) { return std::max(1.0, part.bandwidth / share); };
-    double step = std::numeric_limits<double>::infinity();
-    for (const Part& part : parts_) step = std::min(step, part.left_us * slowed(part));
-    double then = now_ + step;
-    if (!coming_.empty() && coming_.top().ready_us <= then) {
-      then = coming_.top().ready_us;
-      step = then - now_;
-    }
+    share_bandwidth();
+    double then = std::numeric_limits<double>::infinity();
+    if (!parts_.empty()) then = std::max(now_, parts_.front().end_us);
+    if (!coming_.empty()) then = std::min(then, coming_.top().ready_us);
     now_ = then;
-    for (std::size_t i = 0; i < parts_.size();) {
-      parts_[i].left_us -= step / slowed(parts_[i]);
-      if (parts_[i].left_us > kNothing) {
-        ++i;
-        continue;
-      }
-      Part ended = parts_[i];
-      parts_[i] = parts_.back();
+    while (!parts_.empty() && parts_.front().end_us <= now_ + kNothing) {
+      std::pop_heap(parts_.begin(), parts_.end());
+      const Part ended = parts_.back();
       parts_.pop_back();
+      wanted_ -= counted(ended);
       end(ended);
     }
   }
@@ -179,8 +194,9 @@ class Simulation {
   std::priority_queue<Ready> coming_;
   std::array<std::priority_queue<Waiting>, kEngines> waiting_;
   std::array<int, kEngines> free_{};
-  std::vector<Part> parts_;
-  std::vector<double> wanted_;
+  std::vector<Part> parts_;  // a heap
+  std::int64_t wanted_ = 0;  // the bandwidth that they want together
+  double share_ = 1;         // of which each of them gets no more than this
   double now_ = 0, dispatcher_free_us_ = 0;
 };
 

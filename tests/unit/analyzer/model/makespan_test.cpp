@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "tests/unit/analyzer/support.h"
 
 namespace nimble::analyzer {
@@ -125,6 +128,84 @@ TEST(Makespan, StaysBetweenCriticalPathAndSum) {
     double found = makespan(dag, costs);
     ASSERT_GE(found, path);
     ASSERT_LE(found, sum);
+  }
+}
+
+// The same simulation in short steps of time, each of which looks at all nodes anew: kernels alone, one priority.
+std::vector<double> ends_in_short_steps(const Dag& dag, const std::vector<OpCost>& costs) {
+  constexpr double kStep = 1.0 / 64;
+  struct Wave {
+    std::uint32_t node;
+    int width;
+    double left;
+  };
+  const std::uint32_t n = dag.nodes();
+  std::vector<double> ready(n, -1), end(n, -1);
+  std::vector<int> waiting(n), running(n, 0);
+  std::vector<Wave> waves;
+  for (std::uint32_t i = 0; i < n; ++i) waiting[i] = costs[i].multiprocessors * costs[i].waves;
+  int free = Device().multiprocessors;
+  const auto missing = [&](std::uint32_t i) {
+    return std::ranges::any_of(dag.predecessors(i), [&](std::uint32_t from) { return end[from] < 0; });
+  };
+  for (double now = 0; std::ranges::any_of(end, [](double each) { return each < 0; }); now += kStep) {
+    std::vector<std::uint32_t> queue;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (ready[i] < 0 && !missing(i)) ready[i] = now;
+      if (ready[i] >= 0 && waiting[i] > 0) queue.push_back(i);
+    }
+    std::ranges::stable_sort(queue, {}, [&](std::uint32_t i) { return ready[i]; });
+    for (const std::uint32_t i : queue)
+      while (waiting[i] > 0 && free > 0) {
+        const int width = std::min({free, waiting[i], costs[i].multiprocessors});
+        waves.push_back({i, width, costs[i].device_us / costs[i].waves});
+        free -= width, waiting[i] -= width, running[i] += width;
+      }
+    // The largest share of the bandwidth for which there is enough, by halving.
+    const auto wants = [&](const Wave& wave) {
+      return costs[wave.node].bandwidth * wave.width / costs[wave.node].multiprocessors;
+    };
+    double share = 1, too_much = 2;
+    const auto drawn = [&](double most) {
+      double sum = 0;
+      for (const Wave& wave : waves) sum += std::min(most, wants(wave));
+      return sum;
+    };
+    if (drawn(1) > 1) {
+      share = 0, too_much = 1;
+      for (int i = 0; i < 50; ++i) (drawn((share + too_much) / 2) > 1 ? too_much : share) = (share + too_much) / 2;
+    }
+    for (Wave& wave : waves) wave.left -= kStep / std::max(1.0, wants(wave) / share);
+    std::erase_if(waves, [&](const Wave& wave) {
+      if (wave.left > 1e-9) return false;
+      free += wave.width;
+      running[wave.node] -= wave.width;
+      if (running[wave.node] == 0 && waiting[wave.node] == 0) end[wave.node] = now + kStep;
+      return true;
+    });
+  }
+  return end;
+}
+
+TEST(Makespan, IsThatOfASimulationInShortSteps) {
+  test::Random random(22);
+  for (int round = 0; round < 50; ++round) {
+    const Dag dag = test::random_dag(random, 1 + test::below(random, 12), 0.15);
+    std::vector<OpCost> costs;
+    for (std::uint32_t i = 0; i < dag.nodes(); ++i) {
+      // Many of them alike, so that one often takes the place of another.
+      OpCost cost = kernel(static_cast<double>(8 + 8 * (random() % 3)), 1 + static_cast<int>(random() % 6));
+      cost.waves = 1 + static_cast<int>(random() % 2);
+      cost.bandwidth = 0.2 * static_cast<double>(random() % 6);
+      costs.push_back(cost);
+    }
+    std::vector<std::uint32_t> order(dag.nodes());
+    std::iota(order.begin(), order.end(), 0);
+    Timeline times;
+    predict_makespan(Device(), dag, costs, order, {}, times);
+    const std::vector<double> expected = ends_in_short_steps(dag, costs);
+    for (std::uint32_t i = 0; i < dag.nodes(); ++i)
+      ASSERT_NEAR(times.end_us[i], expected[i], 0.4) << "node " << i << " in round " << round;
   }
 }
 

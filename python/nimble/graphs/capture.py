@@ -218,10 +218,12 @@ class CudaCapture:
     @staticmethod
     def _decide(graphs: List[CudaGraph], reset: Callable[[], None]) -> None:
         """Replays the graphs in turn until libnimble.so has decided what to launch for each."""
+        has_settled = False
         with torch.cuda.stream(graphs[0].stream):
             for number in range(DECISION_REPLAYS):
                 if number == BOTH_LAUNCHED:
-                    _settle()  # so that most timings reflect later launches
+                    _settle()  # so that most timings reflect later launches, which use no more streams than these
+                    has_settled = True
                 for graph in graphs:
                     graph.follow()
                     graph.replay()
@@ -230,7 +232,8 @@ class CudaCapture:
                 states = [status.state for status in (graph.status() for graph in graphs) if status is not None]
                 if shim.GraphState.TRYING not in states:
                     break
-        _settle()
+        if not has_settled:
+            _settle()
 
     @staticmethod
     def _graphs_of(function: "Callable[[Optional[Split]], Any]", stream: "torch.cuda.Stream", errors: str,

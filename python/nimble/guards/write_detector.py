@@ -1,9 +1,9 @@
-"""Whether a run has written to tensors that may be as large as a model: by a checksum of each block of memory, without copies. No state;
-any thread."""
+"""Whether a run has written to tensors that may be as large as a model: by checksums, a few megabytes at a time. No state; any
+thread."""
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 import torch
 
@@ -40,7 +40,7 @@ class WriteDetector:
             if where != 0:
                 blocks.setdefault(where, tensor)
         with torch.no_grad(), torch.inference_mode(False):
-            return versions(self._tensors), [_number(_bytes(t)) for t in blocks.values()]
+            return versions(self._tensors), _checksums([_bytes(tensor) for tensor in blocks.values()])
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -50,11 +50,33 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(memory, 0, (memory.nbytes(),), (1,))
 
 
-def _number(memory: torch.Tensor) -> torch.Tensor:
-    """A checksum on the tensor's device. The positions of words and chunks enter it."""
-    words = memory.numel() // 8 if memory.data_ptr() % 8 == 0 else 0
-    parts = [*torch.split(memory[:8 * words].view(torch.int64), _CHUNK), *torch.split(memory[8 * words:], _CHUNK)]
-    most = max((part.numel() for part in parts), default=0)
-    factors = torch.arange(1, 2 * most, 2, dtype=torch.int64, device=memory.device)  # odd, so that none loses bits
-    sums = [(part * factors[:part.numel()]).sum() for part in parts if part.numel() > 0]
-    return torch.stack(sums) if sums else factors
+def _checksums(memories: Iterable[torch.Tensor]) -> List[torch.Tensor]:
+    """On the memories' devices. Small ones are put together: there may be thousands, and each operation takes time of its own."""
+    groups: Dict[Tuple[torch.device, torch.dtype], List[torch.Tensor]] = {}
+    for memory in memories:
+        words = memory.numel() // 8 if memory.data_ptr() % 8 == 0 else 0
+        for part in (memory[:8 * words].view(torch.int64), memory[8 * words:]):
+            for chunk in torch.split(part, _CHUNK) if part.numel() > 0 else ():
+                groups.setdefault((chunk.device, chunk.dtype), []).append(chunk)
+    return [_checksum(together) for chunks in groups.values() for together in _put_together(chunks)]
+
+
+def _put_together(chunks: Iterable[torch.Tensor]) -> Iterator[List[torch.Tensor]]:
+    """Lists of no more than _CHUNK elements together."""
+    together: List[torch.Tensor] = []
+    size = 0
+    for chunk in chunks:
+        if together and size + chunk.numel() > _CHUNK:
+            yield together
+            together, size = [], 0
+        together.append(chunk)
+        size += chunk.numel()
+    if together:
+        yield together
+
+
+def _checksum(chunks: List[torch.Tensor]) -> torch.Tensor:
+    """Of all of them; the place of each element enters it."""
+    joined = torch.cat(chunks) if len(chunks) > 1 else chunks[0]
+    factors = torch.arange(1, 2 * joined.numel(), 2, dtype=torch.int64, device=joined.device)  # odd, so that none loses bits
+    return (joined * factors).sum()

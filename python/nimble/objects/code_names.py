@@ -6,7 +6,7 @@ import dis
 import functools
 import sys
 import types
-from typing import Any, FrozenSet, Iterator, Set
+from typing import AbstractSet, Any, FrozenSet, Iterator, Set
 
 # Special methods that no syntax calls on an existing object: they make it, or describe it for people or pickle.
 _NOT_CALLED = {f"__{name}__" for name in (
@@ -24,8 +24,9 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from codes_of(each)
 
 
-def names_of(code: types.CodeType) -> Set[str]:
-    return {name for each in codes_of(code) for name in (*each.co_names, *each.co_freevars)}
+@functools.lru_cache(maxsize=4096)
+def names_of(code: types.CodeType) -> FrozenSet[str]:
+    return frozenset(name for each in codes_of(code) for name in (*each.co_names, *each.co_freevars))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -46,12 +47,12 @@ def _loads_a_method(instruction: dis.Instruction) -> bool:
     return instruction.opname == "LOAD_METHOD"
 
 
-def walks(names: Set[str]) -> bool:
+def walks(names: AbstractSet[str]) -> bool:
     """Whether code with these names may reach submodules without naming each one."""
     return not names.isdisjoint(_WALKS)
 
 
-def takes_all(names: Set[str]) -> bool:
+def takes_all(names: AbstractSet[str]) -> bool:
     """Whether code with these names may read attributes without naming each one."""
     return not names.isdisjoint(_TAKES_ALL)
 

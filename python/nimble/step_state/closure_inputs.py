@@ -6,7 +6,7 @@ write their places. """
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -38,9 +38,16 @@ class Values:
         return [*map(dict.get, self._dictionaries, self._keys), *(get() for get in self._others)]
 
 
+class Names(NamedTuple):
+    """The names in code: all of them, and those that are not only called as methods."""
+
+    named: FrozenSet[str] = frozenset()
+    read: FrozenSet[str] = frozenset()
+
+
 class ClosureInputs:
     """The references of a function, each object once. `slots` are the places from which it reads values, `containers` the lists
-    and the like among these values."""
+    and the like among these values, `names` those in the code of all functions found."""
 
     def __init__(self) -> None:
         self.modules: List[torch.nn.Module] = []
@@ -53,6 +60,7 @@ class ClosureInputs:
         self.containers: List[Any] = []
         self.slots: List[Slot] = []
         self.kept_alive: List[Any] = []  # so that no id is reused
+        self.names = Names()
 
 
 def add_once(where: List[Any], value: Any) -> None:

@@ -11,6 +11,7 @@ find() has no state.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
 import io
@@ -32,7 +33,7 @@ from nimble.objects.memory import is_array
 from nimble.objects.plain import KINDS
 from nimble.objects.walk import Walk
 from nimble.step_state import library_objects
-from nimble.step_state.closure_inputs import ClosureInputs, Slot, add_once, cell_content
+from nimble.step_state.closure_inputs import ClosureInputs, Names, Slot, add_once, cell_content
 from nimble.step_state.library_objects import (attributes_of, is_code, is_iterator, is_librarys, is_of_python, is_record, own_classes,
                                                text_of)
 
@@ -65,24 +66,30 @@ class _At(NamedTuple):
 _Found = Iterator[Tuple[Any, _At]]
 
 
-def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module],
-         optimizers: Iterable[torch.optim.Optimizer]) -> ClosureInputs:
+def find(function: Callable[..., Any], modules: Iterable[torch.nn.Module], optimizers: Iterable[torch.optim.Optimizer],
+         known: Names = Names()) -> ClosureInputs:
     """The function's references, and the given modules and optimizers. Raises NimbleError where something could not be compared or
-    restored."""
+    restored. known: the names of an earlier find, with which it is done sooner."""
     given = (*modules, *optimizers)
-    names: Set[str] = set()
-    read: Set[str] = set()
+    if known != Names():
+        with contextlib.suppress(NimbleError):  # perhaps only for a name that no code has any more
+            return _found(function, given, known)
+    return _found(function, given, Names())
+
+
+def _found(function: Callable[..., Any], given: Tuple[Any, ...], known: Names) -> ClosureInputs:
     while True:  # names of methods found are names of attributes
-        search = _Search(names, read)
+        search = _Search(known)
         try:
             search.walk.depth_first(search, [(each, _At("", frozenset(), ())) for each in (*given, function)])
         except NimbleError as error:
             raise NimbleError(f"{error}{_by_way_of(search.raised_at)}") from None
         except RecursionError:
             raise NimbleError(_TOO_DEEP) from None
-        if search.names <= names and search.read <= read:
+        found = search.found.names
+        if found.named <= known.named and found.read <= known.read:
             return search.found
-        names, read = names | search.names, read | search.read
+        known = Names(known.named | found.named, known.read | found.read)
 
 
 _TOO_DEEP = "the step refers to objects nested without end: have it name fewer of its objects and of globals"
@@ -97,16 +104,14 @@ def _by_way_of(functions: Tuple[str, ...]) -> str:
 
 
 class _Search:
-    """The visitor of find(). known: names of attributes that matter; known_read: those of them whose plain values matter."""
+    """The visitor of find(). known: the names of attributes that matter."""
 
-    def __init__(self, known: Set[str], known_read: Set[str]) -> None:
+    def __init__(self, known: Names) -> None:
         self.found = ClosureInputs()
         self.walk: "Walk[_At]" = Walk()
         self.raised_at: Tuple[str, ...] = ()  # the functions on the way to the object that raised
-        self.names: Set[str] = set()  # in the code
-        self.read: Set[str] = set()  # those that are not only called as methods
-        self._known, self._known_read = known, known_read
-        self._walks, self._takes_all = walks(known), takes_all(known)
+        self._known, self._known_read = known.named, known.read
+        self._walks, self._takes_all = walks(known.named), takes_all(known.named)
         self._walked: Set[int] = set()  # ids of submodules
         self._slots: Set[Tuple[int, Any]] = set()
 
@@ -157,6 +162,12 @@ class _Search:
             raise NimbleError(_TOO_DEEP)
         self.found.kept_alive.append(value)
         return True
+
+    def _has(self, names: AbstractSet[str], read: AbstractSet[str]) -> None:
+        """Code with these names was found."""
+        there = self.found.names
+        if not (names <= there.named and read <= there.read):
+            self.found.names = Names(there.named | names, there.read | read)
 
     def _root_module(self, module: torch.nn.Module, at: _At) -> _Found:
         add_once(self.found.modules, module)
@@ -256,7 +267,8 @@ class _Search:
         for each in library_objects.leads_to(value):
             if not isinstance(each, torch.Tensor):  # a graph that reads it keeps it, whatever the cache does
                 yield each, at
-        self.names, self.read = (each | library_objects.names_in(value) for each in (self.names, self.read))
+        names = library_objects.names_in(value)
+        self._has(names, names)
         if self._takes_all and is_record(type(value)) and attributes_of(value):
             there = at.to(f"{at.name}.__dict__", at.names)
             yield from self._slot(value, "__dict__", functools.partial(attributes_of, value), lambda _: None, there)
@@ -275,7 +287,7 @@ class _Search:
             yield from ((cell_content(cell), at.to(free)) for free, cell in cells)
             return
         names = names_of(function.__code__)
-        self.names, self.read = self.names | names, self.read | read_by(function.__code__)
+        self._has(names, read_by(function.__code__))
         inside = _At("", names, (*at.functions, function.__qualname__))
         for free, cell in cells:
             assign = functools.partial(setattr, cell, "cell_contents")

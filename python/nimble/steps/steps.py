@@ -30,7 +30,7 @@ from nimble.guards.tensor_memory import strided_parts
 from nimble.nesting import nesting
 from nimble.shim import Rehearsed
 from nimble.steps import step_autocast
-from nimble.step_state.closure_inputs import ClosureInputs
+from nimble.step_state.closure_inputs import ClosureInputs, Names
 from nimble.step_state.closure_search import find
 from nimble.steps.split_step import at_first_backward
 from nimble.steps.step_capture import StepCapture
@@ -79,6 +79,7 @@ class Step:
         self._kinds: "GraphCache[Kind]" = GraphCache(max_graphs)
         self._guard: Optional[StepGuard] = None  # of the state that all graphs were captured with
         self._short_lived = 0
+        self._names = Names()  # in the code of the function, when it was last searched
         self._stream: Any = None
         self._within_autocast = step_autocast.CallsWithin()
         self._warned = {"eager": False, "held": False, "autocast": False}
@@ -279,7 +280,8 @@ class Step:
         return StepState(self._closure_inputs(), self._backend.device_type)
 
     def _closure_inputs(self) -> ClosureInputs:
-        inputs = find(self.function, *self._given)
+        inputs = find(self.function, *self._given, known=self._names)
+        self._names = inputs.names
         if not inputs.modules and not inputs.optimizers:
             raise NimbleError("no module or optimizer is found among the step's references: pass modules=[...] and "
                               "optimizers=[...]")

@@ -33,8 +33,8 @@ class Graph:
         return Status(shim.GraphState.TRYING if self.replays < self.tries else shim.GraphState.REWRITTEN)
 
 
-@pytest.mark.parametrize("tries, settled", [(1, [1]), (24, [8, 24]), (1000, [8, capture.DECISION_REPLAYS])])
-def test_most_times_are_taken_after_a_context(monkeypatch, tries, settled):
+@pytest.mark.parametrize("tries, settled", [(1, [1]), (24, [8]), (1000, [8])])
+def test_one_context_before_most_times_or_at_the_end(monkeypatch, tries, settled):
     events = []
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)

@@ -28,7 +28,7 @@ class Replayer final : public ReplaySink {
 
   Answer before(Call& call) noexcept override try {
     if (phase_.load(std::memory_order_acquire) == Phase::nothing) return std::nullopt;
-    const bool matters = call.traced || call.question == Question::pool;
+    const bool matters = call.traced || call.asked.question == Question::pool;
     if (phase_.load(std::memory_order_acquire) == Phase::waiting && (!matters || !load(/*starts=*/true)))
       return std::nullopt;
     const Phase phase = phase_.load(std::memory_order_acquire);

@@ -31,8 +31,9 @@ Answer StepPlayer::before(Call& call) {
 }
 
 Answer StepPlayer::play(Call& call) {
-  if (call.question == Question::pool) return on_question(call);
-  if (call.question == Question::memory && (!call.sets || arena_.holds(call.address))) return on_question(call);
+  if (call.asked.question == Question::pool) return on_question(call);
+  if (call.asked.question == Question::memory && (!call.asked.sets || arena_.holds(call.memory.address)))
+    return on_question(call);
   if (call.ends != Ends::nothing) {
     on_end(call);
     return std::nullopt;
@@ -46,7 +47,7 @@ Answer StepPlayer::play(Call& call) {
       return std::nullopt;
     case CallKind::free:
       if (call.host == HostEffect::observe) submitter_.flush_early();
-      return run_.release(call, call.size);
+      return run_.release(call, call.memory.size);
     case CallKind::hidden:
       submitter_.flush_early();  // the driver's answer will tell whether it ends
       return std::nullopt;
@@ -84,9 +85,10 @@ void StepPlayer::capture_begins(const StreamRef& stream) {
 
 // About memory of the arena, or about the pool that it would be of.
 Answer StepPlayer::on_question(Call& call) {
-  if (call.question == Question::memory) {
-    if (call.sets) submitter_.flush_early();
-    if (call.sets && call.value != 0) standing_.stand_aside("another device may reach the program's memory");
+  if (call.asked.question == Question::memory) {
+    if (call.asked.sets) submitter_.flush_early();
+    if (call.asked.sets && call.transfer.value != 0)
+      standing_.stand_aside("another device may reach the program's memory");
     return arena_.answer_question(call);
   }
   // While step-local memory comes from the plan, the answer would differ from that without Nimble.
@@ -155,16 +157,16 @@ void StepPlayer::after(const Call& call, CUresult result) {
 }
 
 void StepPlayer::answered(const Call& call, CUresult result) {
-  if (call.question == Question::pool) return arena_.pool_was_asked();  // before replay took over
+  if (call.asked.question == Question::pool) return arena_.pool_was_asked();  // before replay took over
   const bool good = result == CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::alloc:
     case CallKind::alloc_async:
-      if (good && call.memory == MemoryKind::external)
+      if (good && call.memory.kind == MemoryKind::external)
         standing_.stand_aside("the program uses memory that something else also reaches");
       if (good) {
-        memory_.add({call.address, call.size, call.memory});
-        if (call.kind == CallKind::alloc_async) arena_.plan().allocated(call.address, call.thread);
+        memory_.add({call.memory.address, call.memory.size, call.memory.kind});
+        if (call.kind == CallKind::alloc_async) arena_.plan().allocated(call.memory.address, call.thread);
       }
       break;
     case CallKind::hidden:
@@ -190,9 +192,9 @@ void StepPlayer::answered(const Call& call, CUresult result) {
 }
 
 Answer StepPlayer::before_aside(Call& call) {
-  if (call.question == Question::pool) return arena_.answer_pool(call);
+  if (call.asked.question == Question::pool) return arena_.answer_pool(call);
   const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
-  if (!arena_.holds(call.address) || !(frees || call.question == Question::memory)) return std::nullopt;
+  if (!arena_.holds(call.memory.address) || !(frees || call.asked.question == Question::memory)) return std::nullopt;
   if (errors_.failed() != CUDA_SUCCESS) return errors_.failed();
   return frees ? arena_.release(call, bound()) : arena_.answer_question(call);
 }

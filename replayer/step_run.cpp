@@ -209,8 +209,8 @@ Answer StepRun::let_pass(std::uint32_t index, Call& call, bool last) {
 }
 
 Answer StepRun::release(const Call& call, std::uint64_t size) {
-  if (arena_.holds(call.address)) return arena_.release(call, binding_.bound());
-  memory_.release(call.address, size);
+  if (arena_.holds(call.memory.address)) return arena_.release(call, binding_.bound());
+  memory_.release(call.memory.address, size);
   return std::nullopt;
 }
 

@@ -110,7 +110,7 @@ bool Arena::give_back(GoingArena& going) {
 }
 
 CUresult Arena::release(const Call& call, bool bound) {
-  const std::uint32_t object = plan_.begins_at(call.address - base_);
+  const std::uint32_t object = plan_.begins_at(call.memory.address - base_);
   if (object == kNone) return CUDA_ERROR_INVALID_VALUE;  // no allocation starts there: the driver's answer
   if (!context_) {                                       // its end may have taken the stream, or the current context
     int priority = 0;
@@ -155,25 +155,25 @@ CUresult Arena::could_not_wait(CUresult error) {
 }
 
 Answer Arena::answer_question(Call& call) {
-  if (!holds(call.address)) return std::nullopt;
-  const std::uint32_t object = plan_.holds(call.address - base_);
+  if (!holds(call.memory.address)) return std::nullopt;
+  const std::uint32_t object = plan_.holds(call.memory.address - base_);
   if (object == kNone) return CUDA_ERROR_NOT_FOUND;
   const std::uint64_t base = base_ + schedule_.objects[object].plan_offset;
-  call.address = base;
-  call.size = schedule_.objects[object].size;
+  call.memory.address = base;
+  call.memory.size = schedule_.objects[object].size;
   answers_.answer(call, base, driver_, context_);
   return CUDA_SUCCESS;
 }
 
 // Pools of other devices have none of our memory.
 bool Arena::is_of(const Call& call) const {
-  return !pool_ || !call.address || call.address == reinterpret_cast<std::uint64_t>(pool_);
+  return !pool_ || !call.memory.address || call.memory.address == reinterpret_cast<std::uint64_t>(pool_);
 }
 
 Answer Arena::answer_pool(Call& call) const {
   if (!base_ || !is_of(call)) return std::nullopt;
-  call.width = schedule_.arena_bytes;
-  call.size = plan_.bytes_in_use();
+  call.transfer.width = schedule_.arena_bytes;
+  call.memory.size = plan_.bytes_in_use();
   return CUDA_SUCCESS;
 }
 

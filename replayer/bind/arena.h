@@ -65,12 +65,12 @@ class Arena {
   // The program allocates this object, or releases it, where the schedule expects it.
   void take(std::uint32_t object, Call& call) {
     memory_.objects().take(object, true);
-    call.address = base_ + schedule_.objects[object].plan_offset;
+    call.memory.address = base_ + schedule_.objects[object].plan_offset;
     memory_.objects().use(object);
   }
   void put_back(std::uint32_t object, const Call& call) {
     memory_.objects().take(object, false);
-    answers_.gone(call.address);
+    answers_.gone(call.memory.address);
   }
   // It releases one elsewhere. `bound`: the launch stream is known.
   CUresult release(const Call& call, bool bound);

@@ -16,7 +16,7 @@ bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKi
 }  // namespace
 
 bool CallHistory::matters(const Call& call) {
-  if (call.ends == Ends::stream || call.question == Question::pool) return true;
+  if (call.ends == Ends::stream || call.asked.question == Question::pool) return true;
   if (!call.traced) return false;
   switch (call.kind) {
     case CallKind::alloc:
@@ -34,26 +34,27 @@ bool CallHistory::matters(const Call& call) {
 
 void CallHistory::before(const Call& call) {
   if (call.ends == Ends::stream) return captures_.forget(call.stream);
-  pool_asked_ = pool_asked_ || call.question == Question::pool;
+  pool_asked_ = pool_asked_ || call.asked.question == Question::pool;
   if (call.kind == CallKind::capture_begin) captures_.begin(call.stream);
   // A release on a capturing stream goes into a graph, and releases nothing now.
   if (!is_release(call.kind) || (call.kind == CallKind::free_async && capturing() && is_capturing(call.stream))) return;
-  live_.erase(call.address);
-  for (auto at = live_.lower_bound(call.address); at != live_.end() && at->first - call.address < call.size;)
+  live_.erase(call.memory.address);
+  for (auto at = live_.lower_bound(call.memory.address);
+       at != live_.end() && at->first - call.memory.address < call.memory.size;)
     at = live_.erase(at);
 }
 
 void CallHistory::add(const Call& call) {
-  if (call.size == 0) return;
+  if (call.memory.size == 0) return;
   // Allocations that the new one overlaps are gone: the driver would not have reused their addresses otherwise.
-  auto at = live_.upper_bound(call.address);
+  auto at = live_.upper_bound(call.memory.address);
   if (at != live_.begin()) {
     const auto before = std::prev(at);
-    if (before->first + before->second.size > call.address) live_.erase(before);
+    if (before->first + before->second.size > call.memory.address) live_.erase(before);
   }
-  while (at != live_.end() && at->first - call.address < call.size) at = live_.erase(at);
-  const MemoryKind memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : call.memory;
-  live_[call.address] = {call.size, memory, call.own_pool, call.context};
+  while (at != live_.end() && at->first - call.memory.address < call.memory.size) at = live_.erase(at);
+  const MemoryKind memory = call.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : call.memory.kind;
+  live_[call.memory.address] = {call.memory.size, memory, call.memory.own_pool, call.context};
 }
 
 void CallHistory::after(const Call& call, CUresult result) {
@@ -115,17 +116,17 @@ std::vector<Call> CallHistory::calls() const {
   if (pool_asked_) {
     Call& call = calls.emplace_back();
     call.symbol = "an earlier query";
-    call.question = Question::pool;
+    call.asked.question = Question::pool;
   }
   for (const auto& [address, allocation] : live_) {
     Call& call = calls.emplace_back();
     call.kind = CallKind::alloc;
     call.symbol = "an earlier allocation";
     call.traced = true;
-    call.address = address;
-    call.size = allocation.size;
-    call.memory = allocation.memory;
-    call.own_pool = allocation.own_pool;
+    call.memory.address = address;
+    call.memory.size = allocation.size;
+    call.memory.kind = allocation.memory;
+    call.memory.own_pool = allocation.own_pool;
     call.context = allocation.context;
   }
   return calls;
@@ -133,7 +134,7 @@ std::vector<Call> CallHistory::calls() const {
 
 std::vector<Call> CallHistory::calls_to_record() const {
   std::vector<Call> calls = this->calls();
-  std::erase_if(calls, [](const Call& call) { return call.question != Question::none; });  // for replay only
+  std::erase_if(calls, [](const Call& call) { return call.asked.question != Question::none; });  // for replay only
   calls.push_back(unrecorded());
   return calls;
 }

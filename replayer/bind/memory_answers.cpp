@@ -7,26 +7,26 @@
 namespace nimble {
 
 void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context) {
-  if (!call.asks_id && !call.sets && !any_.load(std::memory_order_acquire)) return;
+  if (!call.asked.id && !call.asked.sets && !any_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = known_.find(base); found != known_.end()) {
-      call.buffer_id = found->second.id;
-      call.synchronous_copies = found->second.synchronous;
+      call.asked.buffer_id = found->second.id;
+      call.asked.synchronous_copies = found->second.synchronous;
     }
   }
-  const std::uint64_t fresh = call.asks_id && call.buffer_id == 0 ? fresh_id(driver, context) : 0;
-  if (fresh == 0 && !call.sets) return;
+  const std::uint64_t fresh = call.asked.id && call.asked.buffer_id == 0 ? fresh_id(driver, context) : 0;
+  if (fresh == 0 && !call.asked.sets) return;
   const std::lock_guard lock(mutex_);
   Known& known = known_[base];
   any_.store(true, std::memory_order_release);
   if (known.id == 0) known.id = fresh;  // another thread may have asked meanwhile
-  call.buffer_id = known.id;
-  if (!call.sets) return;
-  known.synchronous = call.value != 0;
+  call.asked.buffer_id = known.id;
+  if (!call.asked.sets) return;
+  known.synchronous = call.transfer.value != 0;
   // The driver sees the arena as one allocation: its copies are synchronous as long as those of any allocation in it
   // are.
-  call.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
+  call.transfer.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
 }
 
 bool MemoryAnswers::is_synchronous(std::uint64_t base) const {

@@ -84,9 +84,9 @@ const char* OpMatch::match(std::uint32_t index, const Call& call) {
     case CallKind::event_wait:
       return match_wait(index, call);
     case CallKind::alloc_async:
-      return call.size == op.size && !call.own_pool ? nullptr : "an allocation of another size";
+      return call.memory.size == op.size && !call.memory.own_pool ? nullptr : "an allocation of another size";
     case CallKind::free_async:
-      return objects_.base(op.object) == call.address ? nullptr : "a free of different memory";
+      return objects_.base(op.object) == call.memory.address ? nullptr : "a free of different memory";
     default:
       return "an op that cannot be replayed";
   }
@@ -99,7 +99,7 @@ const char* OpMatch::match_direct(std::uint32_t index, const Call& call) {
   if (op.payload) return check_payload(op, call);
   // Others rely on memory contents, which this op must not change outside that object.
   const bool brings = op.kind == CallKind::copy || op.kind == CallKind::set;
-  const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.dst.address);
+  const bool is_elsewhere = brings && op.dst.fixed && !objects_.accept(op.dst, call.transfer.dst.address);
   return is_elsewhere ? "a pointer to another object" : nullptr;
 }
 
@@ -117,10 +117,10 @@ const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
-  if (mine.live.function != call.function)
+  if (mine.live.function != call.launch.function)
     if (const char* reason = match_function(index, call)) return reason;
-  if (!same(mine.live.grid, call.grid) || !same(mine.live.block, call.block) ||
-      mine.live.shared_bytes != call.shared_bytes)
+  if (!same(mine.live.grid, call.launch.grid) || !same(mine.live.block, call.launch.block) ||
+      mine.live.shared_bytes != call.launch.shared_bytes)
     if (const char* reason = match_shape(index, call)) return reason;
   if (!op.barrier && !function.globals.empty() && mine.info)
     if (const char* reason = check_globals(index)) return reason;
@@ -129,12 +129,12 @@ const char* OpMatch::match_launch(std::uint32_t index, const Call& call) {
   const std::uint8_t* const bound = bound_bytes_.data() + mine.params;
   bool unchanged = true;
   // The schedule's layout matches the function's: checked when the handle was first seen.
-  if (call.kernel_params) {
-    void** value = call.kernel_params;
+  if (call.launch.kernel_params) {
+    void** value = call.launch.kernel_params;
     for (const ParamLayout& param : function.params)
       unchanged &= take(*value++, param.size, live + param.offset, bound + param.offset);
   } else {
-    if (!pack_params(call, context_.function(call.function), live)) return "parameters that cannot be read";
+    if (!pack_params(call, context_.function(call.launch.function), live)) return "parameters that cannot be read";
     unchanged = std::memcmp(live, bound, mine.param_bytes) == 0;
   }
   if (unchanged) {
@@ -156,7 +156,7 @@ const char* OpMatch::match_function(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   const ScheduleFunction& function = schedule_.functions[op.function];
   Op& mine = ops_[index];
-  const FunctionInfo& info = context_.function(call.function);
+  const FunctionInfo& info = context_.function(call.launch.function);
   if (info.name != function.name || !info.params || *info.params != function.params) return "another kernel";
   // Its accesses were derived from its parameters: code that reaches more does not match. It may read constant
   // variables if no op of the step names a variable and so could write them.
@@ -165,7 +165,7 @@ const char* OpMatch::match_function(std::uint32_t index, const Call& call) {
   // Other ops may rely on what it was seen to do, or never seen to do, even if it is itself ordered with everything.
   if (function.code != 0 && info.code != function.code) return "a kernel of another build";
   if (!op.barrier && function.proven && !proves_the_same(function, info)) return "a kernel with a different proof";
-  mine.live.function = call.function;
+  mine.live.function = call.launch.function;
   mine.live.block = {};  // its launches are unknown
   mine.info = &info;
   mine.live.is_kernel_handle = info.is_kernel_handle;
@@ -177,15 +177,16 @@ const char* OpMatch::match_function(std::uint32_t index, const Call& call) {
 const char* OpMatch::match_shape(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
-  if (op.fixed_launch && (op.grid != call.grid || op.block != call.block || op.shared_bytes != call.shared_bytes))
+  if (op.fixed_launch &&
+      (op.grid != call.launch.grid || op.block != call.launch.block || op.shared_bytes != call.launch.shared_bytes))
     return "another launch shape";
   // A graph node cannot have an empty grid; the driver also refuses it in a launch.
   for (int i = 0; i < 3; ++i) {
-    if (call.grid[i] == 0 || call.block[i] == 0) return "an empty launch";
+    if (call.launch.grid[i] == 0 || call.launch.block[i] == 0) return "an empty launch";
   }
-  mine.live.grid = call.grid;
-  mine.live.block = call.block;
-  mine.live.shared_bytes = call.shared_bytes;
+  mine.live.grid = call.launch.grid;
+  mine.live.block = call.launch.block;
+  mine.live.shared_bytes = call.launch.shared_bytes;
   mine.changed = true;
   unknown_shape_ = unknown_shape_ || !taken_shapes_.has(call);
   return nullptr;
@@ -195,7 +196,7 @@ void OpMatch::launched(const Call& call, bool good) {
   taken_shapes_.answered(call, good);
   if (good) return;
   for (Op& op : ops_)
-    if (op.live.function == call.function) op.live.block = {};  // so that it is looked up when it comes again
+    if (op.live.function == call.launch.function) op.live.block = {};  // so that it is looked up when it comes again
 }
 
 const char* OpMatch::check_pointers(std::uint32_t index) {
@@ -232,15 +233,15 @@ const char* OpMatch::check_globals(std::uint32_t index) {
 
 // Checks the present content of a copy from the host: the recorded pointers, and no others.
 const char* OpMatch::check_payload(const ScheduleOp& op, const Call& call) {
-  if (call.width != op.width || call.height != 1) return "a copy of another size";
-  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
-  const Allocation* const source = memory_.find(call.src.address);
+  if (call.transfer.width != op.width || call.transfer.height != 1) return "a copy of another size";
+  if (!objects_.accept(op.dst, call.transfer.dst.address)) return "a pointer to another object";
+  const Allocation* const source = memory_.find(call.transfer.src.address);
   const bool host = source ? source->memory == MemoryKind::pinned || source->memory == MemoryKind::registered
-                           : call.host_source && !call.device_source;
+                           : call.transfer.host_source && !call.transfer.device_source;
   if (!host) return "a copy from other memory";
-  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(call.src.address);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(call.transfer.src.address);
   auto known = op.payload->begin();
-  for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= call.width; at += 8) {
+  for (std::uint64_t at = (8 - call.transfer.dst.address % 8) % 8; at + 8 <= call.transfer.width; at += 8) {
     const std::uint64_t word = word_at(bytes + at);
     if (known != op.payload->end() && known->at == at) {
       if (!objects_.accept(known->pointer, word)) return "a table that points to another object";
@@ -255,19 +256,20 @@ const char* OpMatch::check_payload(const ScheduleOp& op, const Call& call) {
 const char* OpMatch::match_copy(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
-  if (call.width != op.width || call.height != op.height) return "a copy of another size";
-  if (op.height > 1 && (call.dst.pitch != op.dst_pitch || call.src.pitch != op.src_pitch))
+  if (call.transfer.width != op.width || call.transfer.height != op.height) return "a copy of another size";
+  if (op.height > 1 && (call.transfer.dst.pitch != op.dst_pitch || call.transfer.src.pitch != op.src_pitch))
     return "a copy of another pitch";
-  if (!objects_.accept(op.dst, call.dst.address) || !objects_.accept(op.src, call.src.address))
+  if (!objects_.accept(op.dst, call.transfer.dst.address) || !objects_.accept(op.src, call.transfer.src.address))
     return "a pointer to another object";
-  if (!fits(op.dst, call.dst, op) || !fits(op.src, call.src, op)) return "a copy beyond its object";
+  if (!fits(op.dst, call.transfer.dst, op) || !fits(op.src, call.transfer.src, op)) return "a copy beyond its object";
   if (op.payload)
     if (const char* reason = check_payload(op, call)) return reason;
-  if (mine.live.dst.address != call.dst.address || mine.live.src.address != call.src.address) mine.changed = true;
-  mine.live.dst = call.dst;
-  mine.live.src = call.src;
-  mine.live.width = call.width;
-  mine.live.height = call.height;
+  if (mine.live.dst.address != call.transfer.dst.address || mine.live.src.address != call.transfer.src.address)
+    mine.changed = true;
+  mine.live.dst = call.transfer.dst;
+  mine.live.src = call.transfer.src;
+  mine.live.width = call.transfer.width;
+  mine.live.height = call.transfer.height;
   return nullptr;
 }
 
@@ -284,16 +286,17 @@ const char* OpMatch::match_wait(std::uint32_t index, const Call& call) {
 const char* OpMatch::match_set(std::uint32_t index, const Call& call) {
   const ScheduleOp& op = schedule_.ops[index];
   Op& mine = ops_[index];
-  if (call.width != op.width || call.height != op.height || call.element != op.element) return "a set of another size";
-  if (op.height > 1 && call.dst.pitch != op.dst_pitch) return "a set of another pitch";
-  if (!objects_.accept(op.dst, call.dst.address)) return "a pointer to another object";
-  if (!fits(op.dst, call.dst, op)) return "a set beyond its object";
-  if (mine.live.dst.address != call.dst.address || mine.live.value != call.value) mine.changed = true;
-  mine.live.dst = call.dst;
-  mine.live.width = call.width;
-  mine.live.height = call.height;
-  mine.live.value = call.value;
-  mine.live.element = call.element;
+  if (call.transfer.width != op.width || call.transfer.height != op.height || call.transfer.element != op.element)
+    return "a set of another size";
+  if (op.height > 1 && call.transfer.dst.pitch != op.dst_pitch) return "a set of another pitch";
+  if (!objects_.accept(op.dst, call.transfer.dst.address)) return "a pointer to another object";
+  if (!fits(op.dst, call.transfer.dst, op)) return "a set beyond its object";
+  if (mine.live.dst.address != call.transfer.dst.address || mine.live.value != call.transfer.value) mine.changed = true;
+  mine.live.dst = call.transfer.dst;
+  mine.live.width = call.transfer.width;
+  mine.live.height = call.transfer.height;
+  mine.live.value = call.transfer.value;
+  mine.live.element = call.transfer.element;
   return nullptr;
 }
 

@@ -48,7 +48,7 @@ inline const char* StepMatch::mismatch(std::uint32_t index, const Call& call) {
 bool StepMatch::has_this_shape(std::uint32_t index, const Call& call) const {
   const ScheduleOp& op = schedule_.ops[index];
   if (op.kind != CallKind::launch || op.submit != Submit::graph) return true;
-  return op.grid == call.grid && op.block == call.block && op.shared_bytes == call.shared_bytes;
+  return op.grid == call.launch.grid && op.block == call.launch.block && op.shared_bytes == call.launch.shared_bytes;
 }
 
 // The expected op has precedence. If its shape differs from the recorded one, as it may, look for a kind that has

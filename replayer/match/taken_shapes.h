@@ -22,8 +22,8 @@ class TakenShapes {
   // within its known limits.
   bool has(const Call& call) const {
     const std::uint64_t shape = hash(call);
-    return taken_[shape % taken_.size()] == shape && call.grid[0] <= kMostBlocks[0] && call.grid[1] <= kMostBlocks[1] &&
-           call.grid[2] <= kMostBlocks[2];
+    return taken_[shape % taken_.size()] == shape && call.launch.grid[0] <= kMostBlocks[0] &&
+           call.launch.grid[1] <= kMostBlocks[1] && call.launch.grid[2] <= kMostBlocks[2];
   }
   // The driver has accepted the launch, or refused it.
   void answered(const Call& call, bool taken) {
@@ -43,8 +43,9 @@ class TakenShapes {
 
   // Covers everything that the driver may refuse, except the grid. Never 0.
   static std::uint64_t hash(const Call& call) {
-    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.function);
-    for (const std::uint64_t part : {call.block[0], call.block[1], call.block[2], call.shared_bytes}) {
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(call.launch.function);
+    for (const std::uint64_t part :
+         {call.launch.block[0], call.launch.block[1], call.launch.block[2], call.launch.shared_bytes}) {
       hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
       hash ^= hash >> 29;
     }

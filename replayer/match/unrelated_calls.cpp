@@ -11,7 +11,7 @@ bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t inde
   if (call.kind != op.kind) return false;
   // A launch that no graph holds has no function in the schedule: it may be any.
   if (call.kind != CallKind::launch || op.submit != Submit::graph) return true;
-  return context.function(call.function).name == schedule.functions[op.function].name;
+  return context.function(call.launch.function).name == schedule.functions[op.function].name;
 }
 
 Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
@@ -119,14 +119,14 @@ inline bool Bystanders::note_release(const Call& call) {
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return true;
   // It may become part of a graph: then it releases nothing now.
   if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
-  return !in_arena(call.address) && news.push({false, {.base = call.address, .size = call.size}});
+  return !in_arena(call.memory.address) && news.push({false, {.base = call.memory.address, .size = call.memory.size}});
 }
 
 bool Bystanders::passes(const Call& call) {
-  if (call.question == Question::pool) return false;
-  if (call.question == Question::memory) {
-    if (in_arena(call.address)) return false;
-    if (!call.sets) return true;
+  if (call.asked.question == Question::pool) return false;
+  if (call.asked.question == Question::memory) {
+    if (in_arena(call.memory.address)) return false;
+    if (!call.asked.sets) return true;
   }
   if (call.ends != Ends::nothing) return false;
   if (!call.traced) return call.host != HostEffect::observe || observes_nothing(call);
@@ -158,10 +158,11 @@ bool Bystanders::passed(const Call& call, CUresult result) {
       return false;
     case CallKind::alloc:
     case CallKind::alloc_async: {
-      if (call.memory == MemoryKind::external) return false;  // it ends replay
+      if (call.memory.kind == MemoryKind::external) return false;  // it ends replay
       // The player may be waiting for the address of an allocation on its stream.
       if (call.kind == CallKind::alloc_async && (may_be_of_the_step(call) || may_close(call))) return false;
-      return result != CUDA_SUCCESS || news.push({true, {call.address, call.size, call.memory, false}});
+      return result != CUDA_SUCCESS ||
+             news.push({true, {call.memory.address, call.memory.size, call.memory.kind, false}});
     }
     default:
       if (!is_op(call.kind)) return true;
@@ -174,10 +175,10 @@ bool Bystanders::passed(const Call& call, CUresult result) {
 }
 
 bool Bystanders::passes_aside(const Call& call) const {
-  if (call.question == Question::pool) return arena_.load(std::memory_order_acquire) == 0;
+  if (call.asked.question == Question::pool) return arena_.load(std::memory_order_acquire) == 0;
   const bool names_memory =
-      call.question == Question::memory || call.kind == CallKind::free || call.kind == CallKind::free_async;
-  return !names_memory || !in_arena(call.address);
+      call.asked.question == Question::memory || call.kind == CallKind::free || call.kind == CallKind::free_async;
+  return !names_memory || !in_arena(call.memory.address);
 }
 
 }  // namespace nimble

@@ -24,9 +24,9 @@ template <class LeadsTo>
   // A pointer is aligned as such; a parameter smaller than one holds none.
   constexpr std::uint32_t kPointer = sizeof(std::uint64_t);
   if (!function.params || function.param_bytes > kMostParameterBytes) return false;
-  const std::uint8_t* const packed = call.kernel_params ? nullptr : packed_params(call, function);
-  if (!call.kernel_params && !packed && function.param_bytes != 0) return false;
-  void* const* value = call.kernel_params;
+  const std::uint8_t* const packed = call.launch.kernel_params ? nullptr : packed_params(call, function);
+  if (!call.launch.kernel_params && !packed && function.param_bytes != 0) return false;
+  void* const* value = call.launch.kernel_params;
   for (const ParamLayout& param : *function.params) {
     const auto* const bytes = packed ? packed + param.offset : static_cast<const std::uint8_t*>(*value++);
     for (std::uint32_t at = (kPointer - param.offset % kPointer) % kPointer; at + kPointer <= param.size;
@@ -47,7 +47,7 @@ inline bool uses_variables(const FunctionInfo& function) { return !function.self
   const WatchedMemory::Kinds kinds = watched.kinds();
   if (kinds.none()) return false;
   if (kinds.anything) return true;
-  const FunctionInfo& function = context.function(call.function);
+  const FunctionInfo& function = context.function(call.launch.function);
   if (kinds.variables && uses_variables(function)) return true;
   bool found = false;
   return !each_address(call, function, [&](std::uint64_t word) {

@@ -23,7 +23,8 @@ bool may_record_any(const Call& call) { return call.kind == CallKind::graph_laun
 
 // A copy to the host that the host waits for; others of which that is said may return before they are through.
 bool is_waited_copy(const Call& call) {
-  return call.kind == CallKind::copy && call.synchronous() && call.device_source && call.width != 0 && call.height != 0;
+  return call.kind == CallKind::copy && call.synchronous() && call.transfer.device_source && call.transfer.width != 0 &&
+         call.transfer.height != 0;
 }
 
 // Whether the call only puts an op on a stream: it names no event, and the host does not wait in it.
@@ -177,7 +178,7 @@ StreamClocks::Token Onlookers::order(const Call& call, std::uint64_t context, st
       return 0;
     case CallKind::free:
     case CallKind::free_async:
-      touched_.release(call.address);
+      touched_.release(call.memory.address);
       return 0;
     default:
       return 0;

@@ -10,7 +10,7 @@ namespace nimble {
 namespace {
 
 std::uint64_t bytes_of(const Call& call, const Region& at) {
-  return call.height == 0 ? 0 : (call.height - 1) * at.pitch + call.width;
+  return call.transfer.height == 0 ? 0 : (call.transfer.height - 1) * at.pitch + call.transfer.width;
 }
 
 void add(Touched& touched, const Call& call, const Region& at, bool writes) {
@@ -34,14 +34,14 @@ Touched touched_by(const Call& call, CallContext& context) {
   Touched touched;
   switch (call.kind) {
     case CallKind::copy:
-      add(touched, call, call.dst, true);
-      add(touched, call, call.src, false);
+      add(touched, call, call.transfer.dst, true);
+      add(touched, call, call.transfer.src, false);
       break;
     case CallKind::set:
-      add(touched, call, call.dst, true);
+      add(touched, call, call.transfer.dst, true);
       break;
     case CallKind::launch: {
-      const FunctionInfo& function = context.function(call.function);
+      const FunctionInfo& function = context.function(call.launch.function);
       touched.variables = uses_variables(function);
       touched.anything = !each_address(call, function, [&](std::uint64_t word) {
         touched.add({word, word + 1, true});
@@ -65,9 +65,9 @@ bool touches(const Call& call, CallContext& context, const WatchedMemory& watche
   };
   switch (call.kind) {
     case CallKind::copy:
-      return has(call.dst) || has(call.src);
+      return has(call.transfer.dst) || has(call.transfer.src);
     case CallKind::set:
-      return has(call.dst);
+      return has(call.transfer.dst);
     default:
       return touches_memory(call.kind);
   }

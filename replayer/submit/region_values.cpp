@@ -53,8 +53,8 @@ std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls) {
   std::unordered_set<std::uint64_t> released;
   for (std::size_t i = calls.size(); i-- > 0;) {
     const Call& call = calls[i].call;
-    if (call.kind == CallKind::free_async || call.kind == CallKind::free) released.insert(call.address);
-    result[i] = call.kind == CallKind::alloc_async && released.count(call.address) == 0;
+    if (call.kind == CallKind::free_async || call.kind == CallKind::free) released.insert(call.memory.address);
+    result[i] = call.kind == CallKind::alloc_async && released.count(call.memory.address) == 0;
   }
   return result;
 }
@@ -66,7 +66,7 @@ RegionValues::RegionValues(const Schedule& schedule, CallContext& context, const
       live_(schedule, context, map_, objects_,
             Reach(driver.cuPointerGetAttribute_, driver.cuDeviceGetCount_, driver.cuDeviceGetAttribute_)) {
   for (const Call& call : earlier)
-    if (call.kind == CallKind::alloc) map_.add({call.address, call.size, call.memory});
+    if (call.kind == CallKind::alloc) map_.add({call.memory.address, call.memory.size, call.memory.kind});
 }
 
 std::string RegionValues::take(std::span<const RegionCall> calls) {
@@ -79,7 +79,7 @@ std::string RegionValues::take(std::span<const RegionCall> calls) {
     const Call& call = calls[i].call;
     const bool allocates = call.kind == CallKind::alloc || call.kind == CallKind::alloc_async;
     if (allocates) {
-      map_.add({call.address, call.size, call.memory});
+      map_.add({call.memory.address, call.memory.size, call.memory.kind});
       objects_.changed();
     }
     if (call.kind == CallKind::alloc || lasts[i] || !is_op(call.kind)) continue;
@@ -95,8 +95,8 @@ std::string RegionValues::match(std::uint32_t op, const RegionCall& made) {
   std::size_t bytes = made.params.size();
   std::array<void*, 5> extra{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::uint8_t*>(made.params.data()),
                              CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  again.kernel_params = nullptr;
-  again.extra = bytes ? extra.data() : nullptr;
+  again.launch.kernel_params = nullptr;
+  again.launch.extra = bytes ? extra.data() : nullptr;
   const char* const reason = live_.match(op, again);
   return reason ? describe(schedule_, op) + ": " + reason : "";
 }
@@ -105,8 +105,8 @@ std::string RegionValues::take(std::uint32_t op, const RegionCall& made) {
   const Call& call = made.call;
   if (std::string why = match(op, made); !why.empty()) return why;
   if (call.kind == CallKind::alloc_async) {
-    objects_.place(schedule_.ops[op].object, call.address);
-    own_.push_back({call.address, call.size});
+    objects_.place(schedule_.ops[op].object, call.memory.address);
+    own_.push_back({call.memory.address, call.memory.size});
   }
   if (const std::uint32_t at = beside(schedule_, op, made.params, own_); at != kNone)
     return describe(schedule_, op) + ": byte " + std::to_string(at) +
@@ -116,13 +116,13 @@ std::string RegionValues::take(std::uint32_t op, const RegionCall& made) {
     std::memcpy(&word, made.params.data() + at, sizeof word);
     use(word);
   }
-  if (call.kind == CallKind::copy || call.kind == CallKind::set) use(call.dst.address);
-  if (call.kind == CallKind::copy) use(call.src.address);
+  if (call.kind == CallKind::copy || call.kind == CallKind::set) use(call.transfer.dst.address);
+  if (call.kind == CallKind::copy) use(call.transfer.src.address);
   uses_all_ = uses_all_ || schedule_.ops[op].barrier;
   if (call.kind == CallKind::free_async) {
-    map_.remove(call.address);
-    objects_.freed(call.address);
-    std::erase_if(own_, [&](const RegionMemory& one) { return one.base == call.address; });
+    map_.remove(call.memory.address);
+    objects_.freed(call.memory.address);
+    std::erase_if(own_, [&](const RegionMemory& one) { return one.base == call.memory.address; });
   }
   return {};
 }

@@ -51,8 +51,8 @@ bool may_be_made_again(const Call& call) {
   }
   const bool ends_something = call.kind == CallKind::capture_end || call.kind == CallKind::context_end ||
                               call.kind == CallKind::free || call.kind == CallKind::free_async ||
-                              call.ends != Ends::nothing || call.edit == GraphEdit::end ||
-                              call.edit == GraphEdit::destroy;
+                              call.ends != Ends::nothing || call.graph.edit == GraphEdit::end ||
+                              call.graph.edit == GraphEdit::destroy;
   return !ends_something;
 }
 

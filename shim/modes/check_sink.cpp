@@ -65,7 +65,7 @@ Answer CheckSink::before(Call& call) noexcept {
 
 // Answers that take no turn among other threads' calls.
 Answer CheckSink::reply(Call& call) {
-  if (call.question != Question::none) return answer(call);
+  if (call.asked.question != Question::none) return answer(call);
   if (call.kind == CallKind::context_end) wait_for_helper(call.context);
   if (is_release(call.kind) && call.traced) return release(call);
   if (is_allocation(call.kind) && call.traced && memory_.released() > MappedMemory::kMostUnused) make_room();
@@ -102,7 +102,7 @@ void CheckSink::after(const Call& call, CUresult result) noexcept try {
     history_.after(call, result);
   }
   if (result != CUDA_SUCCESS) return;
-  if (is_allocation(call.kind) && call.traced) report_.left_open(name(call.memory));
+  if (is_allocation(call.kind) && call.traced) report_.left_open(name(call.memory.kind));
   if (is_end_of_context(call) && call.context == home_.load()) {
     memory_.clear();
     home_.store(nullptr);
@@ -140,20 +140,20 @@ bool CheckSink::is_capturing(const StreamRef& stream) const {
 }
 
 Answer CheckSink::allocate(Call& call) {
-  if (!call.takes_any_address || stopped_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (!call.memory.takes_any_address || stopped_.load(std::memory_order_relaxed)) return std::nullopt;
   if (call.has_stream && is_capturing(call.stream)) return std::nullopt;  // it becomes a node
   if (!is_home(call.has_stream ? streams().context(call.stream) : current_context()) || !is_home(current_context()))
     return std::nullopt;
-  const std::optional<std::uint64_t> address = memory_.allocate(call.size);
+  const std::optional<std::uint64_t> address = memory_.allocate(call.memory.size);
   if (!address) return std::nullopt;
-  call.address = *address;
+  call.memory.address = *address;
   return CUDA_SUCCESS;
 }
 
 // As the driver does, cuMemFree waits for the GPU.
 Answer CheckSink::release(const Call& call) {
-  const std::optional<MappedMemory::Object> object = memory_.find(call.address);
-  if (!object || object->address != call.address) return std::nullopt;
+  const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
+  if (!object || object->address != call.memory.address) return std::nullopt;
   // A graph would release it each time that it is launched.
   if (call.has_stream && is_capturing(call.stream)) return CUDA_SUCCESS;
   const std::uint64_t moment = memory_.now();
@@ -167,8 +167,8 @@ Answer CheckSink::release(const Call& call) {
     const std::lock_guard lock(mutex_);
     history_.before(call);
   }
-  memory_.release(call.address);
-  answers_.gone(call.address);
+  memory_.release(call.memory.address);
+  answers_.gone(call.memory.address);
   quiet_.leave();
   try {
     if (waits) memory_.settle(moment);
@@ -180,11 +180,12 @@ Answer CheckSink::release(const Call& call) {
 
 // Mapped memory has no handles by which other processes would reach it.
 Answer CheckSink::answer(Call& call) {
-  if (call.question != Question::memory && call.question != Question::handle && call.question != Question::physical)
+  if (call.asked.question != Question::memory && call.asked.question != Question::handle &&
+      call.asked.question != Question::physical)
     return std::nullopt;
-  const std::optional<MappedMemory::Object> object = memory_.find(call.address);
+  const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
   if (!object) return std::nullopt;
-  if (call.question != Question::memory) {
+  if (call.asked.question != Question::memory) {
     options_.log(false, std::string("check: ") + call.symbol +
                             " fails: memory that the GPU can be kept from has no handle for others");
     return CUDA_ERROR_INVALID_VALUE;
@@ -193,9 +194,9 @@ Answer CheckSink::answer(Call& call) {
   if (!has_driver_) return std::nullopt;
   enter(true);  // of memory that is closed the driver does not tell the device's address
   quiet_.leave();
-  call.address = object->address;
-  call.size = object->size;
-  call.of_capture = true;  // has the same attributes
+  call.memory.address = object->address;
+  call.memory.size = object->size;
+  call.asked.of_capture = true;  // has the same attributes
   answers_.answer(call, object->address, driver_, home_.load());
   return CUDA_SUCCESS;
 }
@@ -269,7 +270,7 @@ bool CheckSink::try_check(Call& call) noexcept try { return begin_check(call); }
 
 // Whether the launch is checked: then this thread is alone, and memory is closed. Otherwise it goes on as any call.
 bool CheckSink::begin_check(Call& call) {
-  const FunctionInfo& function = context_.function(call.function);
+  const FunctionInfo& function = context_.function(call.launch.function);
   report_.launched(function);
   if (stopped_.load(std::memory_order_relaxed)) return false;
   std::vector<std::uint8_t> params(function.param_bytes);
@@ -312,9 +313,9 @@ bool CheckSink::begin_check(Call& call) {
     return skip("the driver does not close memory");
   }
   checked_ = {.function = &function,
-              .grid = call.grid,
-              .block = call.block,
-              .shared_bytes = call.shared_bytes,
+              .grid = call.launch.grid,
+              .block = call.launch.block,
+              .shared_bytes = call.launch.shared_bytes,
               .params = std::move(params),
               .said = std::move(said),
               .restricted = std::move(restricted)};

@@ -122,12 +122,12 @@ void RegionSink::note(const Call& call, CUresult result) {
   }
   RegionCall kept;
   kept.call = call;
-  kept.call.kernel_params = kept.call.extra = nullptr;
-  kept.call.attributes = nullptr;
+  kept.call.launch.kernel_params = kept.call.launch.extra = nullptr;
+  kept.call.launch.attributes = nullptr;
   kept.call.list_accesses = nullptr;
   kept.call.arguments = {};
   if (call.kind == CallKind::launch) {
-    const FunctionInfo& function = context_.function(call.function);
+    const FunctionInfo& function = context_.function(call.launch.function);
     kept.params.resize(function.param_bytes);
     if (function.param_bytes && !pack_params(call, function, kept.params.data()))
       return refuse("its parameters cannot be read");
@@ -156,10 +156,12 @@ void RegionSink::goes(const Call& call) {
   go_stale("memory that it uses was released", [&](const ProgramRegion& one) {
     if (!one.region_) return false;
     const auto in = [&](std::uint64_t base) {
-      return base == call.address || (base - call.address < call.size && base > call.address);
+      return base == call.memory.address ||
+             (base - call.memory.address < call.memory.size && base > call.memory.address);
     };
     if (one.region_->uses_all())
-      return std::any_of(one.earlier_.begin(), one.earlier_.end(), [&](const Call& old) { return in(old.address); });
+      return std::any_of(one.earlier_.begin(), one.earlier_.end(),
+                         [&](const Call& old) { return in(old.memory.address); });
     const auto& memory = one.region_->memory();
     return std::any_of(memory.begin(), memory.end(), [&](const RegionMemory& used) { return in(used.base); });
   });
@@ -239,7 +241,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   const std::vector<std::uint8_t> lasts = lasting(region.calls_);
   std::vector<std::uint64_t> kept;  // addresses
   for (std::size_t i = 0; i < region.calls_.size(); ++i)
-    if (lasts[i]) kept.push_back(region.calls_[i].call.address);
+    if (lasts[i]) kept.push_back(region.calls_[i].call.memory.address);
   const RegionSchedule found = region_schedule(region.store_->text(), kept, rules_, options_.trust);
   region.store_->drop();
   if (found.text.empty()) return refuse(found.why_not);
@@ -257,7 +259,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   const std::vector<Call> now = history_.calls();
   const auto alive = [&](std::uint64_t base) {
     return std::any_of(now.begin(), now.end(),
-                       [&](const Call& call) { return call.kind == CallKind::alloc && call.address == base; });
+                       [&](const Call& call) { return call.kind == CallKind::alloc && call.memory.address == base; });
   };
   region.region_ = std::move(built);
   region.work_ = std::make_shared<RegionWork>(driver_, region.cu_context_, region.region_->records_any());
@@ -267,7 +269,7 @@ bool RegionSink::compile(ProgramRegion& region) {
   for (const RegionMemory& used : region.region_->memory()) all_there = all_there && alive(used.base);
   if (region.region_->uses_all())
     for (const Call& call : region.earlier_)
-      all_there = all_there && (call.kind != CallKind::alloc || alive(call.address));
+      all_there = all_there && (call.kind != CallKind::alloc || alive(call.memory.address));
   if (!all_there) {
     region.becomes(ProgramRegion::State::stale, "memory that it uses was released");
     return false;

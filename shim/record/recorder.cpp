@@ -203,9 +203,9 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   } const leaves{observers_};
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return;
-  if (call.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
+  if (call.graph.edit != GraphEdit::none) graphs_.edited(call, result == CUDA_SUCCESS);
   if (is_allocation(call.kind)) {
-    if (result == CUDA_SUCCESS) strays_.memory_has_come(call.address, call.size);
+    if (result == CUDA_SUCCESS) strays_.memory_has_come(call.memory.address, call.memory.size);
   } else if (call.kind == CallKind::hidden || call.brings_code) {
     strays_.memory_may_have_come();
   }
@@ -222,7 +222,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
     // From now on the graph's memory has its address.
     if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
     record.call.kind = CallKind::alloc;
-    record.call.memory = MemoryKind::mapped;
+    record.call.memory.kind = MemoryKind::mapped;
     record.call.has_stream = false;
     record.ticket = 0;
   }
@@ -237,19 +237,24 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
 }
 
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
-  if (call.height != 1 || call.width == 0 || call.device_source) return false;
+  if (call.transfer.height != 1 || call.transfer.width == 0 || call.transfer.device_source) return false;
   // Entry points for host memory accept device memory, too.
-  if (!call.host_source || (call.src.address >= allocated_.begin() && call.src.address < allocated_.end())) {
+  if (!call.transfer.host_source ||
+      (call.transfer.src.address >= allocated_.begin() && call.transfer.src.address < allocated_.end())) {
     const auto ask =
         reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
     unsigned type = 0, managed = 0;
-    const bool is_known = ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.src.address) == CUDA_SUCCESS;
-    if (!is_known && !(ask && call.host_source)) return false;  // if the driver does not know it, trust the entry point
-    if (is_known && (type != CU_MEMORYTYPE_HOST ||
-                     ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.src.address) != CUDA_SUCCESS || managed))
+    const bool is_known =
+        ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, call.transfer.src.address) == CUDA_SUCCESS;
+    if (!is_known && !(ask && call.transfer.host_source))
+      return false;  // if the driver does not know it, trust the entry point
+    if (is_known &&
+        (type != CU_MEMORYTYPE_HOST ||
+         ask(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, call.transfer.src.address) != CUDA_SUCCESS || managed))
       return false;
   }
-  return find_words(reinterpret_cast<const void*>(call.src.address), call.width, call.dst.address, allocated_, words);
+  return find_words(reinterpret_cast<const void*>(call.transfer.src.address), call.transfer.width,
+                    call.transfer.dst.address, allocated_, words);
 }
 
 void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
@@ -259,9 +264,9 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   record.context = context_of(call);
   const std::vector<std::uint32_t>* strays = nullptr;
   if (call.kind == CallKind::launch) {
-    const FunctionInfo& function = context_.function(call.function);
+    const FunctionInfo& function = context_.function(call.launch.function);
     record.function = &function;
-    if (function.params && (call.kernel_params || call.extra)) record.param_bytes = function.param_bytes;
+    if (function.params && (call.launch.kernel_params || call.launch.extra)) record.param_bytes = function.param_bytes;
     if (record.param_bytes) {
       gathered.params.resize(record.param_bytes);
       if (pack_params(call, function, gathered.params.data())) {
@@ -272,14 +277,14 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
         record.param_bytes = 0;
       }
     }
-    for (std::uint32_t i = 0; i < call.attribute_count; ++i)
-      record.attribute_count += decode::meaningful(call.attributes[i]);
+    for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
+      record.attribute_count += decode::meaningful(call.launch.attributes[i]);
     if (function.proof)
       for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
   }
-  if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.address, call.size);
+  if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.memory.address, call.memory.size);
   GraphShare graph;
-  if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.exec);
+  if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.graph.exec);
   record.graph = graph.get();
   const std::vector<TraceAccess>* accesses = seen;
   if (seen) {
@@ -307,9 +312,9 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
     if (record.param_bytes)
       std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), record.param_bytes);
     if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
-    for (std::uint32_t i = 0, n = 0; i < call.attribute_count; ++i) {
-      if (decode::meaningful(call.attributes[i]))
-        const_cast<std::uint32_t*>(placed.attributes())[n++] = call.attributes[i].id;
+    for (std::uint32_t i = 0, n = 0; i < call.launch.attribute_count; ++i) {
+      if (decode::meaningful(call.launch.attributes[i]))
+        const_cast<std::uint32_t*>(placed.attributes())[n++] = call.launch.attributes[i].id;
     }
   });
 }

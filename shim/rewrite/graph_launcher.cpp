@@ -14,17 +14,17 @@ Answer GraphLauncher::launch(Call& call) {
   // Where it is captured it becomes a part of another, as the program has made it.
   if (uses_.captures.any() && uses_.captures.of(call)) {
     CapturedGraphs& captured = uses_.pool.graphs();
-    if (!captured.keep(nullptr, call.exec)) return CUDA_ERROR_OUT_OF_MEMORY;
-    captured.shared(call.exec);
+    if (!captured.keep(nullptr, call.graph.exec)) return CUDA_ERROR_OUT_OF_MEMORY;
+    captured.shared(call.graph.exec);
     return std::nullopt;
   }
-  const LiveGraphs::Shared graph = uses_.graphs.find(call.exec);
+  const LiveGraphs::Shared graph = uses_.graphs.find(call.graph.exec);
   if (!graph) return std::nullopt;
   TransientMemory::Shared part;
   GraphRecordings::Use present;
   bool is_recorded = false;
   try {
-    part = graph->transient(call.exec, uses_.pool.graphs());
+    part = graph->transient(call.graph.exec, uses_.pool.graphs());
     if (!part && graph->passes()) return std::nullopt;
     present = uses_.recordings.present();
     is_recorded = present && !present->is_over();
@@ -54,7 +54,7 @@ void GraphLauncher::launched(const Call& call) noexcept try {
 // During a capture no event may be queried.
 GraphPair::Launch GraphLauncher::launch_one(const Call& call, GraphPair& graph) {
   return uses_.onlookers.launch(call, graph, [&](bool looked_at) {
-    const auto launch_it = [&] { return graph.launch(call.exec, call.stream, !uses_.captures.any(), looked_at); };
+    const auto launch_it = [&] { return graph.launch(call.graph.exec, call.stream, !uses_.captures.any(), looked_at); };
     GraphPair::Launch made = launch_it();
     if (made.result == CUDA_ERROR_OUT_OF_MEMORY &&
         uses_.memory_return.give_back(call)) {  // as for calls that pass to the driver

@@ -36,7 +36,7 @@ std::vector<Piece> not_of(const std::optional<CaptureMemory>& memory, std::vecto
 std::vector<const ImageInfo*> images_of(const ProgramGraph& graph) {
   std::vector<const ImageInfo*> images;
   for (const ProgramNode& node : graph.nodes())
-    if (node.call.kind == CallKind::launch) images.push_back(functions().find(node.call.function).image);
+    if (node.call.kind == CallKind::launch) images.push_back(functions().find(node.call.launch.function).image);
   std::sort(images.begin(), images.end());
   images.erase(std::unique(images.begin(), images.end()), images.end());
   return images;
@@ -63,23 +63,23 @@ std::shared_ptr<const CapturePlan> capture_plan(const CaptureMemory& memory, con
 void GraphPreparation::instantiated(const Call& call) {
   if (!uses_.functions.load()) return;
   const std::uint64_t number = seen_.fetch_add(1, std::memory_order_relaxed) + 1;
-  uses_.requests.made(call.exec);
+  uses_.requests.made(call.graph.exec);
   const GraphApi& api = uses_.functions.graphs();
   const auto made = std::make_shared<GraphPair>(api, uses_.functions.driver(), tune_, number, current_context());
-  made->goes_without(uses_.dry_runs.strays_of(call.graph));
+  made->goes_without(uses_.dry_runs.strays_of(call.graph.handle));
   cuuint64_t flags = 0;
-  if (api.cuGraphExecGetFlags_) api.cuGraphExecGetFlags_(call.exec, &flags);
+  if (api.cuGraphExecGetFlags_) api.cuGraphExecGetFlags_(call.graph.exec, &flags);
   LiveGraphs::Analysis analysis(uses_.graphs);
-  if (const std::string why = rewrite(call.graph, flags, *made); !why.empty()) {
+  if (const std::string why = rewrite(call.graph.handle, flags, *made); !why.empty()) {
     made->keep(why);
     if (why != kNothingInIt) uses_.log.say("graph " + std::to_string(number) + " stays as it is: " + why);
   }
-  analysis.put(call.exec, made, [&](GraphPair& replaced) { uses_.onlookers.leave(replaced); });
+  analysis.put(call.graph.exec, made, [&](GraphPair& replaced) { uses_.onlookers.leave(replaced); });
   // The device may launch it unseen, so it keeps its memory; other graphs need none until they are launched.
   if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
-    uses_.pool.graphs().keep(nullptr, call.exec);
+    uses_.pool.graphs().keep(nullptr, call.graph.exec);
   } else {
-    made->transient(call.exec, uses_.pool.graphs());
+    made->transient(call.graph.exec, uses_.pool.graphs());
   }
 }
 

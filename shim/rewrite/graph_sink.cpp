@@ -58,8 +58,8 @@ Answer GraphSink::before(Call& call) noexcept {
 
 // Notes what the call is about to end or to change, whatever its outcome.
 void GraphSink::hear(const Call& call) {
-  if (call.exec && call.kind != CallKind::graph_launch) edited(call);
-  if (call.edit == GraphEdit::destroy || call.edit == GraphEdit::end) handle_ends(call);
+  if (call.graph.exec && call.kind != CallKind::graph_launch) edited(call);
+  if (call.graph.edit == GraphEdit::destroy || call.graph.edit == GraphEdit::end) handle_ends(call);
   t_context_ends = call.kind == CallKind::context_end;
   if (t_context_ends) wait_for_helper(call.context);
   if (is_release(call.kind) || t_context_ends || call.ends == Ends::code) let_go_of(call);
@@ -71,11 +71,11 @@ void GraphSink::hear(const Call& call) {
 
 // What answers a call throws nothing from where it has done what it answers.
 Answer GraphSink::receive(Call& call) {
-  if (call.question != Question::none) return allocator_.answer(call);
+  if (call.asked.question != Question::none) return allocator_.answer(call);
   hear(call);
-  if (call.graph && (call.edit == GraphEdit::share || call.edit == GraphEdit::set_other))
-    if (!pool_.graphs().keep(call.graph, nullptr)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (call.edit == GraphEdit::add_release) return allocator_.add_release(call);
+  if (call.graph.handle && (call.graph.edit == GraphEdit::share || call.graph.edit == GraphEdit::set_other))
+    if (!pool_.graphs().keep(call.graph.handle, nullptr)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (call.graph.edit == GraphEdit::add_release) return allocator_.add_release(call);
   switch (call.kind) {
     case CallKind::capture_begin:
       recordings_.capture_begins();
@@ -146,7 +146,7 @@ void GraphSink::capture_ended(const Call& call, bool good) {
   if (!good) requests_.failed();
   const std::optional<CapturesUnderWay::Begun> begun = captures_.ended(call);
   if (!begun) return;
-  CUgraph const graph = good ? call.graph : nullptr;
+  CUgraph const graph = good ? call.graph.handle : nullptr;
   pool_.graphs().ended(begun->id, graph, !good && begun->to_graph);
   memory_.capture_ended(begun->id, graph);
   dry_runs_.ended(begun->id, graph);
@@ -184,14 +184,14 @@ bool GraphSink::learn(bool learns) {
 
 // The program changes an executable graph, or ends it.
 void GraphSink::edited(const Call& call) {
-  if (call.edit == GraphEdit::instantiate) return;
-  if (call.edit == GraphEdit::destroy) {
-    graphs_.remove(call.exec, [&](GraphPair& graph) { onlookers_.leave(graph); });
+  if (call.graph.edit == GraphEdit::instantiate) return;
+  if (call.graph.edit == GraphEdit::destroy) {
+    graphs_.remove(call.graph.exec, [&](GraphPair& graph) { onlookers_.leave(graph); });
     return;
   }
-  const LiveGraphs::Shared graph = graphs_.find(call.exec);
+  const LiveGraphs::Shared graph = graphs_.find(call.graph.exec);
   if (!graph) return;
-  if (call.edit == GraphEdit::update) graph->forget_transient();
+  if (call.graph.edit == GraphEdit::update) graph->forget_transient();
   graph->facts().writes(std::nullopt);
   const bool is_news = graph->keep("it is changed");
   onlookers_.is_changed(*graph);
@@ -200,17 +200,17 @@ void GraphSink::edited(const Call& call) {
 
 // The driver has done so.
 void GraphSink::has_edited(const Call& call) {
-  switch (call.edit) {
+  switch (call.graph.edit) {
     case GraphEdit::instantiate:
-      pool_.graphs().instantiated(call.graph, call.exec);
+      pool_.graphs().instantiated(call.graph.handle, call.graph.exec);
       preparation_.instantiated(call);
       break;
     case GraphEdit::update:
-      pool_.graphs().updated(call.graph, call.exec);
+      pool_.graphs().updated(call.graph.handle, call.graph.exec);
       break;
     case GraphEdit::share:
     case GraphEdit::set_other:
-      if (call.graph) pool_.graphs().shared(call.graph);
+      if (call.graph.handle) pool_.graphs().shared(call.graph.handle);
       break;
     default:
       break;
@@ -220,13 +220,13 @@ void GraphSink::has_edited(const Call& call) {
 // Before the driver knows: from then on another thread may get the same handle. If the driver refuses the call, the
 // handle is not a graph's, or the program is broken anyway.
 void GraphSink::handle_ends(const Call& call) {
-  if (call.edit == GraphEdit::destroy) {
-    pool_.graphs().destroyed(call.exec);
+  if (call.graph.edit == GraphEdit::destroy) {
+    pool_.graphs().destroyed(call.graph.exec);
     return;
   }
-  pool_.graphs().destroyed(call.graph);
-  memory_.destroyed(call.graph);
-  dry_runs_.destroyed(call.graph);
+  pool_.graphs().destroyed(call.graph.handle);
+  memory_.destroyed(call.graph.handle);
+  dry_runs_.destroyed(call.graph.handle);
 }
 
 // Something that graphs depend on is about to end.

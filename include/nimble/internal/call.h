@@ -91,75 +91,108 @@ struct Region {
   std::uint64_t pitch = 0;  // bytes between rows, where there is more than one
 };
 
+// What a call says, by what it is about: a part is set for calls of its kinds, else as it begins. One call has only
+// few of them; they lie side by side, since which ones is not known before its decoder has run.
 struct Call {
-  // Not constexpr, or compilers clear all of it and then set what is not zero; which, in some 40 words, they do by an
-  // instruction that takes as long as the rest of an intercepted launch. So they store member by member, and nothing
-  // that the decoder sets anyway.
+  // The constructors are not constexpr, or compilers clear all of it and then set what is not zero; which, in some 40
+  // words, they do by an instruction that takes as long as the rest of an intercepted launch. So they store member by
+  // member, and nothing that the decoder sets anyway.
   [[gnu::always_inline]] Call() noexcept {}  // NOLINT(modernize-use-equals-default)
+
+  // --- Every call.
 
   const char* symbol = "";
   CallKind kind = CallKind::opaque;
   HostEffect host = HostEffect::neutral;
-  bool traced = false;      // of a kind that traces hold; others (creating a stream, loading a module) only pass
-  bool query = false;       // a synchronize kind that asks without waiting
-  bool has_stream = false;  // whether the call names a stream
-  bool own_pool = false;    // alloc_async: from the program's own pool, or one that it has changed
-  bool names_pool = false;  // alloc_async: the call says from which
-  bool cooperative = false;
-  bool plain = true;           // an op with no flags or attributes beyond what this record holds
-  bool brings_code = false;    // a module or library was loaded, or a kernel of one was asked for
-  bool texture = false;        // hidden: a texture or a surface
-  bool shown = false;          // hidden: something other than the program's kernels may reach or see something by it
-  bool unordered = false;      // what a capturing stream gets next may not be ordered after earlier work on it
-  bool host_source = false;    // copy: the entry point says that the source is host memory
-  bool device_source = false;  // copy: that it is device memory
-  Question question = Question::none;
-  bool asks_id = false;             // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among the attributes asked for
-  bool sets = false;                // memory: instead sets whether copies are synchronous, by `value`
-  bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/internal/answers.def)
-  bool synchronous_copies = false;  // answered
-  bool of_step = false;             // the replayer takes it for an op of the step
-  std::uint32_t unseen = 0;         // Onlookers::passes_unseen(): how it is counted
-  Ends ends = Ends::nothing;
-  MemoryKind memory = MemoryKind::device;
-  bool takes_any_address = false;  // an allocation that the sink may answer with memory of its own
-  bool takes_turn = false;         // no launch may be checked meanwhile (shim/modes/check_sink.h)
+  bool traced = false;       // of a kind that traces hold; others (creating a stream, loading a module) only pass
+  bool query = false;        // a synchronize kind that asks without waiting
+  bool has_stream = false;   // whether the call names a stream
+  bool plain = true;         // an op with no flags or attributes beyond what this record holds
+  bool brings_code = false;  // a module or library was loaded, or a kernel of one was asked for
+  bool texture = false;      // hidden: a texture or a surface
+  bool shown = false;        // hidden: something other than the program's kernels may reach or see something by it
+  bool unordered = false;    // what a capturing stream gets next may not be ordered after earlier work on it
+  bool of_step = false;      // the replayer takes it for an op of the step
+  bool takes_turn = false;   // no launch may be checked meanwhile (shim/modes/check_sink.h)
+  std::uint32_t unseen = 0;  // Onlookers::passes_unseen(): how it is counted
   std::uint32_t thread = 0;
   StreamRef stream;
-  CUevent event = nullptr, event2 = nullptr;  // event2: the second one of cuEventElapsedTime
-
-  CUfunction function = nullptr;
-  std::array<std::uint32_t, 3> grid{}, block{};
-  std::uint32_t shared_bytes = 0;
-  std::uint32_t attribute_count = 0;
-  const CUlaunchAttribute* attributes = nullptr;
-  void** kernel_params = nullptr;
-  void** extra = nullptr;
-
-  Region dst, src;
-  std::uint64_t width = 0, height = 1;
-  std::uint32_t value = 0, element = 1;
-
-  std::uint64_t address = 0, size = 0;  // allocations: address is known in after() only
-  std::uint64_t buffer_id = 0;          // answered
-  // context_end, context_synchronize: which; null for the current one. alloc: in which, if it ends with one and that is
-  // known.
-  CUcontext context = nullptr;
   const char* note = nullptr;
-  const ImageInfo* image = nullptr;  // the code that ends; null if unknown
-  const void* caller = nullptr;      // the call's return address
+  const void* caller = nullptr;  // the call's return address
 
-  CUgraphExec exec = nullptr;  // graph_launch, and calls that edit a graph
-  CUgraph graph = nullptr;     // capture_begin: the graph captured into, if the program names one; capture_end: the
-                               // resulting one; else the one that is instantiated, ends, is shared or gets a node
-  GraphEdit edit = GraphEdit::none;
+  // --- Launches of kernels.
 
-  // Appends all that the op touches, if dst and src cannot express it; false if the arguments do not tell. Reads the
-  // program's own arguments through `arguments`, whose type its decoder knows; only the recorder calls it, so it may
-  // allocate.
+  struct Launch {
+    [[gnu::always_inline]] Launch() noexcept {}  // NOLINT(modernize-use-equals-default)
+    CUfunction function = nullptr;
+    std::array<std::uint32_t, 3> grid{}, block{};
+    std::uint32_t shared_bytes = 0;
+    std::uint32_t attribute_count = 0;
+    bool cooperative = false;
+    const CUlaunchAttribute* attributes = nullptr;
+    void** kernel_params = nullptr;
+    void** extra = nullptr;
+  } launch;
+
+  // --- Copies and sets.
+
+  struct Transfer {
+    [[gnu::always_inline]] Transfer() noexcept {}  // NOLINT(modernize-use-equals-default)
+    Region dst, src;
+    std::uint64_t width = 0, height = 1;
+    std::uint32_t value = 0, element = 1;
+    bool host_source = false;    // the entry point says that the source is host memory
+    bool device_source = false;  // that it is device memory
+  } transfer;
+
+  // Appends all that the op touches, if the transfer's dst and src cannot express it; false if the arguments do not
+  // tell. Reads the program's own arguments through `arguments`, whose type its decoder knows; only the recorder calls
+  // it, so it may allocate.
   using AccessLister = bool (*)(const Call& call, std::vector<TraceAccess>& list);
   AccessLister list_accesses = nullptr;
   std::array<const void*, 4> arguments{};
+
+  // --- Allocations, releases, and calls that name memory.
+
+  struct Memory {
+    [[gnu::always_inline]] Memory() noexcept {}  // NOLINT(modernize-use-equals-default)
+    std::uint64_t address = 0, size = 0;         // of an allocation the address is known in after() only
+    MemoryKind kind = MemoryKind::device;
+    bool own_pool = false;           // alloc_async: from the program's own pool, or one that it has changed
+    bool names_pool = false;         // alloc_async: the call says from which
+    bool takes_any_address = false;  // an allocation that the sink may answer with memory of its own
+  } memory;
+
+  // --- Questions.
+
+  struct Asked {
+    [[gnu::always_inline]] Asked() noexcept {}  // NOLINT(modernize-use-equals-default)
+    Question question = Question::none;
+    bool id = false;                  // memory: CU_POINTER_ATTRIBUTE_BUFFER_ID is among the attributes asked for
+    bool sets = false;                // memory: instead sets whether copies are synchronous, by the transfer's value
+    bool of_capture = false;          // answered: memory of a capture, not of a step (nimble/internal/answers.def)
+    bool synchronous_copies = false;  // answered
+    std::uint64_t buffer_id = 0;      // answered
+  } asked;
+
+  // --- Events, contexts, and ends.
+
+  CUevent event = nullptr, event2 = nullptr;  // event2: the second one of cuEventElapsedTime
+  // context_end, context_synchronize: which; null for the current one. alloc: in which, if it ends with one and that is
+  // known.
+  CUcontext context = nullptr;
+  Ends ends = Ends::nothing;
+  const ImageInfo* image = nullptr;  // the code that ends; null if unknown
+
+  // --- Graphs and captures.
+
+  struct Graph {
+    [[gnu::always_inline]] Graph() noexcept {}  // NOLINT(modernize-use-equals-default)
+    CUgraphExec exec = nullptr;                 // graph_launch, and calls that edit a graph
+    CUgraph handle = nullptr;  // capture_begin: the graph captured into, if the program names one; capture_end: the
+                               // resulting one; else the one that is instantiated, ends, is shared or gets a node
+    GraphEdit edit = GraphEdit::none;
+  } graph;
 
   // Whether the host waits for this op before the call returns.
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
@@ -206,7 +239,7 @@ class CallSink {
   virtual ~CallSink() = default;
 
   // The program has made the call. A value is the answer to the program, and the driver is not called (an allocation's
-  // address is then in call.address); nothing means: call the driver. Of a question: CUDA_SUCCESS says that `call`
+  // address is then in call.memory); nothing means: call the driver. Of a question: CUDA_SUCCESS says that `call`
   // holds what is known of the allocation, CUDA_ERROR_NOT_FOUND that there is none for the program where it asks; the
   // decoder makes the answer of that, and of the driver's.
   virtual Answer before(Call& call) noexcept = 0;

@@ -10,10 +10,10 @@ namespace nimble {
 // The buffer in which the program has packed the parameters itself; null where it has not, or where it is shorter than
 // the layout.
 inline const std::uint8_t* packed_params(const Call& call, const FunctionInfo& function) {
-  if (!call.extra) return nullptr;
+  if (!call.launch.extra) return nullptr;
   const void* buffer = nullptr;
   std::size_t size = 0;
-  for (void** at = call.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
+  for (void** at = call.launch.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
     if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = at[1];
     if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const std::size_t*>(at[1]);
   }
@@ -25,13 +25,13 @@ inline const std::uint8_t* packed_params(const Call& call, const FunctionInfo& f
 inline bool pack_params(const Call& call, const FunctionInfo& function, std::uint8_t* out) {
   if (!function.params) return false;
   if (function.param_bytes == 0) return true;
-  if (call.kernel_params) {
+  if (call.launch.kernel_params) {
     std::size_t index = 0;
     std::uint32_t end = 0;
     for (const ParamLayout& param : *function.params) {
       // Gaps between parameters are not the program's bytes: keep them constant between launches.
       if (param.offset > end) std::memset(out + end, 0, param.offset - end);
-      std::memcpy(out + param.offset, call.kernel_params[index++], param.size);
+      std::memcpy(out + param.offset, call.launch.kernel_params[index++], param.size);
       end = param.offset + param.size;
     }
     return true;

@@ -163,9 +163,9 @@ void BySchedule::pass_source(const BundlePayload& source) {
     low = std::min(low, local.address);
     high = std::max(high, local.address + local.size);
   }
-  for (std::uint64_t at = (8 - call.dst.address % 8) % 8; at + 8 <= source.bytes; at += 8) {
+  for (std::uint64_t at = (8 - call.transfer.dst.address % 8) % 8; at + 8 <= source.bytes; at += 8) {
     std::uint64_t recorded = 0;
-    const std::uint64_t place = call.src.address + at;
+    const std::uint64_t place = call.transfer.src.address + at;
     std::memcpy(&recorded, reinterpret_cast<const void*>(place), sizeof recorded);
     if (recorded < low || recorded > high) continue;
     const std::uint64_t there = planned(recorded, false);

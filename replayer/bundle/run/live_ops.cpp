@@ -45,11 +45,11 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
       case CallKind::set:
         if (!placement.holds(recorded.dst.address, extent_of(recorded.dst, recorded)))
           fail(i, "sets memory that the bundle does not hold");
-        call.dst = {placement.here(recorded.dst.address), recorded.dst.pitch};
-        call.width = recorded.width;
-        call.height = recorded.height;
-        call.value = recorded.value;
-        call.element = recorded.element;
+        call.transfer.dst = {placement.here(recorded.dst.address), recorded.dst.pitch};
+        call.transfer.width = recorded.width;
+        call.transfer.height = recorded.height;
+        call.transfer.value = recorded.value;
+        call.transfer.element = recorded.element;
         break;
       case CallKind::event_record:
         if (CUevent& event = events_[recorded.event]; !event) event = make_event();
@@ -61,10 +61,10 @@ LiveOps::LiveOps(LiveDriver& driver, const BundleFiles& files, const RecordedSte
         if (!call.event) call.event = make_event();
         break;
       default:
-        call.address = placement.here(recorded.address);
-        call.size = recorded.size;
-        call.memory = MemoryKind::stream_ordered;
-        call.own_pool = recorded.own_pool;
+        call.memory.address = placement.here(recorded.address);
+        call.memory.size = recorded.size;
+        call.memory.kind = MemoryKind::stream_ordered;
+        call.memory.own_pool = recorded.own_pool;
         break;
     }
   }
@@ -121,17 +121,17 @@ LiveOps::Function& LiveOps::function(std::uint32_t index, const TraceCall& recor
 void LiveOps::make_launch(std::uint32_t index, const TraceCall& recorded, Op& op) {
   Call& call = op.call;
   Function& kernel = function(index, recorded);
-  call.function = kernel.handle;
-  call.grid = recorded.grid;
-  call.block = recorded.block;
-  call.shared_bytes = recorded.shared_bytes;
-  call.cooperative = recorded.cooperative;
-  if (call.cooperative) call.plain = false;
+  call.launch.function = kernel.handle;
+  call.launch.grid = recorded.grid;
+  call.launch.block = recorded.block;
+  call.launch.shared_bytes = recorded.shared_bytes;
+  call.launch.cooperative = recorded.cooperative;
+  if (call.launch.cooperative) call.plain = false;
   // How much a kernel gets without opting in depends on its static share; opting in for as much as it had is never
   // wrong.
   if (recorded.shared_bytes > kernel.shared_bytes) {
     kernel.shared_bytes = recorded.shared_bytes;
-    LiveDriver::check(driver_.cuFuncSetAttribute_(call.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    LiveDriver::check(driver_.cuFuncSetAttribute_(call.launch.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                   static_cast<int>(recorded.shared_bytes)),
                       ("for the shared memory of " + step_.describe(index)).c_str());
   }
@@ -161,15 +161,15 @@ void LiveOps::move_params(const TraceCall& recorded, Op& op,
     }
     op.arguments.push_back(op.params.data() + param.offset);
   }
-  op.call.kernel_params = op.arguments.data();
+  op.call.launch.kernel_params = op.arguments.data();
 }
 
 std::unique_ptr<LiveOps::Op> LiveOps::moved(std::uint32_t index,
                                             const std::function<std::uint64_t(std::uint64_t)>& move) const {
   auto op = std::make_unique<Op>(*ops_[index]);
   if (op->call.kind == CallKind::launch) move_params(step_.op(index), *op, move);
-  if (!op->own_result) op->call.dst.address = move(op->call.dst.address);
-  if (!op->own_source) op->call.src.address = move(op->call.src.address);
+  if (!op->own_result) op->call.transfer.dst.address = move(op->call.transfer.dst.address);
+  if (!op->own_source) op->call.transfer.src.address = move(op->call.transfer.src.address);
   return op;
 }
 
@@ -184,13 +184,15 @@ std::uint64_t LiveOps::side(std::uint32_t index, std::uint64_t address, std::uin
 
 void LiveOps::make_copy(std::uint32_t index, const TraceCall& recorded, Op& op) {
   Call& call = op.call;
-  call.width = recorded.width;
-  call.height = recorded.height;
+  call.transfer.width = recorded.width;
+  call.transfer.height = recorded.height;
   const std::uint64_t to = extent_of(recorded.dst, recorded), from = extent_of(recorded.src, recorded);
   if (to == 0) return;
-  call.dst = {side(index, recorded.dst.address, to, payloads_.result(index), op.own_result), recorded.dst.pitch};
-  call.src = {side(index, recorded.src.address, from, payloads_.source(index), op.own_source), recorded.src.pitch};
-  call.host_source = op.own_source != nullptr;
+  call.transfer.dst = {side(index, recorded.dst.address, to, payloads_.result(index), op.own_result),
+                       recorded.dst.pitch};
+  call.transfer.src = {side(index, recorded.src.address, from, payloads_.source(index), op.own_source),
+                       recorded.src.pitch};
+  call.transfer.host_source = op.own_source != nullptr;
 }
 
 CUresult LiveOps::submit(const Op& op, CUstream stream) {
@@ -198,55 +200,64 @@ CUresult LiveOps::submit(const Op& op, CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::launch:
-      result = call.cooperative ? driver_.cuLaunchCooperativeKernel_(
-                                      call.function, call.grid[0], call.grid[1], call.grid[2], call.block[0],
-                                      call.block[1], call.block[2], call.shared_bytes, stream, call.kernel_params)
-                                : driver_.api().cuLaunchKernel_(call.function, call.grid[0], call.grid[1], call.grid[2],
-                                                                call.block[0], call.block[1], call.block[2],
-                                                                call.shared_bytes, stream, call.kernel_params, nullptr);
+      result = call.launch.cooperative
+                   ? driver_.cuLaunchCooperativeKernel_(call.launch.function, call.launch.grid[0], call.launch.grid[1],
+                                                        call.launch.grid[2], call.launch.block[0], call.launch.block[1],
+                                                        call.launch.block[2], call.launch.shared_bytes, stream,
+                                                        call.launch.kernel_params)
+                   : driver_.api().cuLaunchKernel_(call.launch.function, call.launch.grid[0], call.launch.grid[1],
+                                                   call.launch.grid[2], call.launch.block[0], call.launch.block[1],
+                                                   call.launch.block[2], call.launch.shared_bytes, stream,
+                                                   call.launch.kernel_params, nullptr);
       break;
     case CallKind::copy: {
-      if (call.width == 0 || call.height == 0) break;
+      if (call.transfer.width == 0 || call.transfer.height == 0) break;
       const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
-      if (call.height == 1 && op.own_source && !op.own_result) {
-        result = driver_.cuMemcpyHtoDAsync_(call.dst.address, op.own_source->data(), call.width, stream);
-      } else if (call.height == 1 && op.own_result && !op.own_source) {
-        result = driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.src.address, call.width, stream);
-      } else if (call.height == 1) {
-        result = driver_.api().cuMemcpyAsync_(call.dst.address, call.src.address, call.width, stream);
+      if (call.transfer.height == 1 && op.own_source && !op.own_result) {
+        result =
+            driver_.cuMemcpyHtoDAsync_(call.transfer.dst.address, op.own_source->data(), call.transfer.width, stream);
+      } else if (call.transfer.height == 1 && op.own_result && !op.own_source) {
+        result =
+            driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.transfer.src.address, call.transfer.width, stream);
+      } else if (call.transfer.height == 1) {
+        result = driver_.api().cuMemcpyAsync_(call.transfer.dst.address, call.transfer.src.address, call.transfer.width,
+                                              stream);
       } else {
         CUDA_MEMCPY2D copy{};
         copy.srcMemoryType = memory_type(op.own_source != nullptr);
         copy.dstMemoryType = memory_type(op.own_result != nullptr);
-        copy.srcDevice = call.src.address;
-        copy.srcHost = reinterpret_cast<const void*>(call.src.address);
-        copy.dstDevice = call.dst.address;
-        copy.dstHost = reinterpret_cast<void*>(call.dst.address);
-        copy.srcPitch = call.src.pitch;
-        copy.dstPitch = call.dst.pitch;
-        copy.WidthInBytes = call.width;
-        copy.Height = call.height;
+        copy.srcDevice = call.transfer.src.address;
+        copy.srcHost = reinterpret_cast<const void*>(call.transfer.src.address);
+        copy.dstDevice = call.transfer.dst.address;
+        copy.dstHost = reinterpret_cast<void*>(call.transfer.dst.address);
+        copy.srcPitch = call.transfer.src.pitch;
+        copy.dstPitch = call.transfer.dst.pitch;
+        copy.WidthInBytes = call.transfer.width;
+        copy.Height = call.transfer.height;
         result = driver_.api().cuMemcpy2DAsync_(&copy, stream);
       }
       break;
     }
     case CallKind::set: {
-      if (call.width == 0 || call.height == 0) break;
-      const std::size_t width = call.width / call.element;
-      const CUdeviceptr at = call.dst.address;
+      if (call.transfer.width == 0 || call.transfer.height == 0) break;
+      const std::size_t width = call.transfer.width / call.transfer.element;
+      const CUdeviceptr at = call.transfer.dst.address;
       const DriverApi& api = driver_.api();
-      const auto value16 = static_cast<unsigned short>(call.value);
-      const auto value8 = static_cast<unsigned char>(call.value);
-      const bool flat = call.height == 1;
-      if (call.element == 1)
-        result = flat ? api.cuMemsetD8Async_(at, value8, width, stream)
-                      : api.cuMemsetD2D8Async_(at, call.dst.pitch, value8, width, call.height, stream);
-      else if (call.element == 2)
-        result = flat ? api.cuMemsetD16Async_(at, value16, width, stream)
-                      : api.cuMemsetD2D16Async_(at, call.dst.pitch, value16, width, call.height, stream);
+      const auto value16 = static_cast<unsigned short>(call.transfer.value);
+      const auto value8 = static_cast<unsigned char>(call.transfer.value);
+      const bool flat = call.transfer.height == 1;
+      if (call.transfer.element == 1)
+        result = flat
+                     ? api.cuMemsetD8Async_(at, value8, width, stream)
+                     : api.cuMemsetD2D8Async_(at, call.transfer.dst.pitch, value8, width, call.transfer.height, stream);
+      else if (call.transfer.element == 2)
+        result =
+            flat ? api.cuMemsetD16Async_(at, value16, width, stream)
+                 : api.cuMemsetD2D16Async_(at, call.transfer.dst.pitch, value16, width, call.transfer.height, stream);
       else
-        result = flat ? api.cuMemsetD32Async_(at, call.value, width, stream)
-                      : api.cuMemsetD2D32Async_(at, call.dst.pitch, call.value, width, call.height, stream);
+        result = flat ? api.cuMemsetD32Async_(at, call.transfer.value, width, stream)
+                      : api.cuMemsetD2D32Async_(at, call.transfer.dst.pitch, call.transfer.value, width,
+                                                call.transfer.height, stream);
       break;
     }
     case CallKind::event_record:

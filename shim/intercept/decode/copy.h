@@ -12,11 +12,11 @@ struct Copy {
   template <class Dst, class Src>
   static void before(Entry entry, Call& call, Dst dst, Src src, std::size_t bytes, CUstream stream = nullptr) {
     op(entry, call, CallKind::copy, stream);
-    call.dst.address = address_of(dst);
-    call.src.address = address_of(src);
-    call.width = bytes;
-    call.host_source = std::is_pointer_v<Src>;
-    call.device_source = std::is_pointer_v<Dst>;  // from the device to the host
+    call.transfer.dst.address = address_of(dst);
+    call.transfer.src.address = address_of(src);
+    call.transfer.width = bytes;
+    call.transfer.host_source = std::is_pointer_v<Src>;
+    call.transfer.device_source = std::is_pointer_v<Dst>;  // from the device to the host
   }
 };
 
@@ -94,10 +94,10 @@ struct Copy2D {
 
   template <class Copy>
   static void rows(Call& call, const Copy& copy, const BoxSide& dst, const BoxSide& src) {
-    call.dst = {dst.address, dst.pitch};
-    call.src = {src.address, src.pitch};
-    call.width = copy.WidthInBytes;
-    call.height = copy.Height;
+    call.transfer.dst = {dst.address, dst.pitch};
+    call.transfer.src = {src.address, src.pitch};
+    call.transfer.width = copy.WidthInBytes;
+    call.transfer.height = copy.Height;
   }
 };
 
@@ -189,10 +189,10 @@ struct Set {
   template <class Value, class Size>
   static void before(Entry entry, Call& call, CUdeviceptr dst, Value value, Size count, CUstream stream = nullptr) {
     op(entry, call, CallKind::set, stream);
-    call.dst.address = dst;
-    call.width = std::uint64_t{count} * element;
-    call.value = value;
-    call.element = element;
+    call.transfer.dst.address = dst;
+    call.transfer.width = std::uint64_t{count} * element;
+    call.transfer.value = value;
+    call.transfer.element = element;
   }
 };
 
@@ -203,8 +203,8 @@ struct Set2D {
   static void before(Entry entry, Call& call, CUdeviceptr dst, std::size_t pitch, Value value, std::size_t width,
                      std::size_t height, CUstream stream = nullptr) {
     Set<element>::before(entry, call, dst, value, width, stream);
-    call.dst.pitch = pitch;
-    call.height = height;
+    call.transfer.dst.pitch = pitch;
+    call.transfer.height = height;
   }
 };
 

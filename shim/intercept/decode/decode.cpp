@@ -10,8 +10,8 @@ void External::of_unknown_size(Call& call, CUdeviceptr pointer) {
   CUdeviceptr base = pointer;
   std::size_t bytes = 0;
   const auto ask = get_range.get();
-  if (ask && ask(&base, &bytes, pointer) == CUDA_SUCCESS) call.size = bytes - (pointer - base);
-  call.address = pointer;
+  if (ask && ask(&base, &bytes, pointer) == CUDA_SUCCESS) call.memory.size = bytes - (pointer - base);
+  call.memory.address = pointer;
 }
 
 bool TensorMap::inside_one(std::uint64_t address, std::uint64_t bytes, bool sliced) {

@@ -8,8 +8,8 @@ namespace nimble::shim::decode {
 
 inline void edits(Call& call, GraphEdit edit, CUgraphExec exec, const void* first = nullptr,
                   const void* second = nullptr) {
-  call.edit = edit;
-  call.exec = exec;
+  call.graph.edit = edit;
+  call.graph.exec = exec;
   call.arguments = {first, second};
 }
 
@@ -18,11 +18,11 @@ struct GraphInstantiate {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraphExec*, CUgraph graph, Rest...) {
     edits(call, GraphEdit::instantiate, nullptr, graph);
-    call.graph = graph;
+    call.graph.handle = graph;
   }
   template <class... Rest>
   static void after(Call& call, CUgraphExec* exec, CUgraph, Rest...) {
-    call.exec = *exec;
+    call.graph.exec = *exec;
   }
 };
 
@@ -31,7 +31,7 @@ struct GraphInstantiateParams {
   static void before(Entry entry, Call& call, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS*) {
     GraphInstantiate::before(entry, call, exec, graph);
   }
-  static void after(Call& call, CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) { call.exec = *exec; }
+  static void after(Call& call, CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) { call.graph.exec = *exec; }
 };
 
 // An executable graph is updated from another graph: its nodes are read again when recording.
@@ -39,7 +39,7 @@ struct GraphUpdate {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraphExec exec, CUgraph graph, Rest...) {
     edits(call, GraphEdit::update, exec, graph);
-    call.graph = graph;
+    call.graph.handle = graph;
   }
 };
 
@@ -47,7 +47,7 @@ struct GraphUpdate {
 struct GraphEnd {
   static void before(Entry, Call& call, CUgraph graph) {
     edits(call, GraphEdit::end, nullptr);
-    call.graph = graph;
+    call.graph.handle = graph;
   }
 };
 
@@ -61,7 +61,7 @@ struct GraphShare {
  private:
   static void shares(Call& call, CUgraph graph) {
     edits(call, GraphEdit::share, nullptr);
-    call.graph = graph;
+    call.graph.handle = graph;
   }
 };
 
@@ -84,11 +84,11 @@ struct GraphChange {
   }
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, CUgraph child) {
     edits(call, GraphEdit::set_other, exec);
-    call.graph = child;
+    call.graph.handle = child;
   }
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, CUgraphNodeParams* params) {
     edits(call, GraphEdit::set_other, exec);
-    if (params && params->type == CU_GRAPH_NODE_TYPE_GRAPH) call.graph = params->graph.graph;
+    if (params && params->type == CU_GRAPH_NODE_TYPE_GRAPH) call.graph.handle = params->graph.graph;
   }
   // A disabled node touches less than we know of it.
   static void before(Entry, Call& call, CUgraphExec exec, CUgraphNode, unsigned) { edits(call, GraphEdit::none, exec); }
@@ -96,9 +96,9 @@ struct GraphChange {
 
 inline void adds_release(Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                          const CUgraphEdgeData* data, std::size_t count, CUdeviceptr pointer) {
-  call.edit = GraphEdit::add_release;
-  call.graph = graph;
-  call.address = pointer;
+  call.graph.edit = GraphEdit::add_release;
+  call.graph.handle = graph;
+  call.memory.address = pointer;
   call.arguments = {out, dependencies, data, reinterpret_cast<const void*>(count)};
 }
 
@@ -150,7 +150,7 @@ struct GraphAlloc {
   static void shares(Call& call, const CUgraphNodeParams& params) {
     if (params.type != CU_GRAPH_NODE_TYPE_GRAPH) return;
     edits(call, GraphEdit::share, nullptr);
-    call.graph = params.graph.graph;
+    call.graph.handle = params.graph.graph;
   }
 };
 

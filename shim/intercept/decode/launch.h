@@ -11,12 +11,12 @@ struct LaunchKernel {
   static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params, void** extra) {
     op(entry, call, CallKind::launch, stream);
-    call.function = function;
-    call.grid = {gx, gy, gz};
-    call.block = {bx, by, bz};
-    call.shared_bytes = shared_bytes;
-    call.kernel_params = params;
-    call.extra = extra;
+    call.launch.function = function;
+    call.launch.grid = {gx, gy, gz};
+    call.launch.block = {bx, by, bz};
+    call.launch.shared_bytes = shared_bytes;
+    call.launch.kernel_params = params;
+    call.launch.extra = extra;
   }
 };
 
@@ -25,7 +25,7 @@ struct LaunchCooperative {
   static void before(Entry entry, Call& call, CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void** params) {
     LaunchKernel::before(entry, call, function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, nullptr);
-    call.cooperative = true;
+    call.launch.cooperative = true;
     call.plain = false;
   }
 };
@@ -69,14 +69,15 @@ struct LaunchKernelEx {
     if (!config) return;  // the driver will say so
     LaunchKernel::before(entry, call, function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                          config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, params, extra);
-    call.attributes = config->attrs;
-    call.attribute_count = config->attrs ? config->numAttrs : 0;
-    for (std::uint32_t i = 0; i < call.attribute_count; ++i) {
-      if (!meaningful(call.attributes[i])) continue;
+    call.launch.attributes = config->attrs;
+    call.launch.attribute_count = config->attrs ? config->numAttrs : 0;
+    for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i) {
+      if (!meaningful(call.launch.attributes[i])) continue;
       call.plain = false;
-      if (call.attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) call.cooperative = true;
+      if (call.launch.attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) call.launch.cooperative = true;
       // There are two such attributes, and a launch may have both.
-      if (const CUevent event = launch_event(call.attributes[i])) (call.event ? call.event2 : call.event) = event;
+      if (const CUevent event = launch_event(call.launch.attributes[i]))
+        (call.event ? call.event2 : call.event) = event;
     }
   }
 };
@@ -93,7 +94,7 @@ struct HostFunction {
 struct GraphLaunch {
   static void before(Entry entry, Call& call, CUgraphExec exec, CUstream stream) {
     op(entry, call, CallKind::graph_launch, stream);
-    call.exec = exec;
+    call.graph.exec = exec;
   }
 };
 

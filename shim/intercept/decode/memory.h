@@ -13,18 +13,18 @@ struct TakesMemory {
 };
 
 // Common to all: the address is known after the call.
-inline void allocated(Call& call, std::uint64_t address) { call.address = address; }
+inline void allocated(Call& call, std::uint64_t address) { call.memory.address = address; }
 
 inline void allocation(Call& call, MemoryKind memory, std::uint64_t size) {
   event(call, CallKind::alloc);
-  call.memory = memory;
+  call.memory.kind = memory;
   if (!outlives_contexts(memory)) call.context = current_context();
-  call.size = size;
+  call.memory.size = size;
 }
 
 inline void freed(Call& call, std::uint64_t address) {
   event(call, CallKind::free);
-  call.address = address;
+  call.memory.address = address;
 }
 
 // Device memory: its address and size.
@@ -33,7 +33,7 @@ struct Alloc {
   static void before(Entry, Call& call, Pointer* out, Size bytes) {
     if (!out) return;  // the driver will say so
     allocation(call, MemoryKind::device, bytes);
-    call.takes_any_address = sizeof(Pointer) == sizeof(call.address);
+    call.memory.takes_any_address = sizeof(Pointer) == sizeof(call.memory.address);
   }
   template <class Pointer, class Size>
   static void after(Call& call, Pointer* out, Size) {
@@ -41,7 +41,7 @@ struct Alloc {
   }
   template <class Pointer, class Size>
   static void answer(const Call& call, Pointer* out, Size) {
-    *out = static_cast<Pointer>(call.address);
+    *out = static_cast<Pointer>(call.memory.address);
   }
 };
 
@@ -54,7 +54,7 @@ struct AllocPitch {
   template <class Pointer, class Size>
   static void after(Call& call, Pointer* out, Size* pitch, Size, Size height, unsigned) {
     allocated(call, *out);
-    call.size = std::uint64_t{*pitch} * height;
+    call.memory.size = std::uint64_t{*pitch} * height;
   }
 };
 
@@ -116,7 +116,7 @@ struct FreeHost {
 struct Unmap {
   static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes) {
     freed(call, pointer);
-    call.size = bytes;
+    call.memory.size = bytes;
   }
 };
 
@@ -135,12 +135,12 @@ struct External {
   // From another API.
   static void after(Call& call, CUdeviceptr* out, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* buffer) {
     allocated(call, *out);
-    call.size = buffer->size;
+    call.memory.size = buffer->size;
   }
   template <class Pointer, class Size, class... Rest>
   static void after(Call& call, Pointer* out, Size* size, Rest...) {
     allocated(call, out ? *out : 0);
-    call.size = size ? *size : 0;
+    call.memory.size = size ? *size : 0;
   }
 
  private:
@@ -152,30 +152,32 @@ struct AllocAsync {
   static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUstream stream) {
     if (!out) return;  // the driver will say so
     op(entry, call, CallKind::alloc_async, stream);
-    call.memory = MemoryKind::stream_ordered;
-    call.size = bytes;
-    call.own_pool = !default_pool_is_plain();
-    call.takes_any_address = true;
+    call.memory.kind = MemoryKind::stream_ordered;
+    call.memory.size = bytes;
+    call.memory.own_pool = !default_pool_is_plain();
+    call.memory.takes_any_address = true;
   }
   static void after(Call& call, CUdeviceptr* out, std::size_t, CUstream) { allocated(call, *out); }
-  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUstream) { *out = call.address; }
+  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUstream) { *out = call.memory.address; }
 };
 
 // Memory in stream order from one of the program's pools: its stream, address and size.
 struct AllocFromPool {
   static void before(Entry entry, Call& call, CUdeviceptr* out, std::size_t bytes, CUmemoryPool, CUstream stream) {
     AllocAsync::before(entry, call, out, bytes, stream);
-    call.own_pool = call.names_pool = true;
+    call.memory.own_pool = call.memory.names_pool = true;
   }
   static void after(Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { allocated(call, *out); }
-  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) { *out = call.address; }
+  static void answer(const Call& call, CUdeviceptr* out, std::size_t, CUmemoryPool, CUstream) {
+    *out = call.memory.address;
+  }
 };
 
 // The end of memory in stream order: its stream and address.
 struct FreeAsync {
   static void before(Entry entry, Call& call, CUdeviceptr pointer, CUstream stream) {
     op(entry, call, CallKind::free_async, stream);
-    call.address = pointer;
+    call.memory.address = pointer;
   }
 };
 

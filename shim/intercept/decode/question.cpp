@@ -30,20 +30,20 @@ bool is_flag(CUpointer_attribute attribute) {
 
 void fill_in(const Call& call, CUpointer_attribute attribute, void* data) {
   if (!data) return;
-  switch (source_of(attribute, call.of_capture)) {
+  switch (source_of(attribute, call.asked.of_capture)) {
     case Source::driver:
       break;
     case Source::begin:
-      *static_cast<CUdeviceptr*>(data) = call.address;
+      *static_cast<CUdeviceptr*>(data) = call.memory.address;
       break;
     case Source::size:
-      *static_cast<std::size_t*>(data) = call.size;
+      *static_cast<std::size_t*>(data) = call.memory.size;
       break;
     case Source::id:
-      if (call.buffer_id != 0) *static_cast<unsigned long long*>(data) = call.buffer_id;
+      if (call.asked.buffer_id != 0) *static_cast<unsigned long long*>(data) = call.asked.buffer_id;
       break;
     case Source::synchronous:
-      *static_cast<unsigned*>(data) = call.synchronous_copies ? 1 : 0;
+      *static_cast<unsigned*>(data) = call.asked.synchronous_copies ? 1 : 0;
       break;
     case Source::none:
       std::memset(data, 0, is_flag(attribute) ? sizeof(unsigned) : sizeof(void*));

@@ -17,8 +17,8 @@ namespace nimble::shim::decode {
 inline constexpr CUdeviceptr kNoMemory = 4096;
 
 inline void ask_about(Call& call, std::uint64_t address) {
-  call.question = Question::memory;
-  call.address = address;
+  call.asked.question = Question::memory;
+  call.memory.address = address;
 }
 
 // Puts the allocation's own attributes into the driver's answer.
@@ -36,8 +36,8 @@ struct AddressRange {
     if (known != CUDA_SUCCESS && !none) return known;
     const CUresult result = driver(base, size, none ? static_cast<Pointer>(kNoMemory) : pointer);
     if (result != CUDA_SUCCESS || none) return result;
-    if (base) *base = static_cast<Pointer>(call.address);
-    if (size) *size = static_cast<Size>(call.size);
+    if (base) *base = static_cast<Pointer>(call.memory.address);
+    if (size) *size = static_cast<Size>(call.memory.size);
     return CUDA_SUCCESS;
   }
 };
@@ -46,7 +46,7 @@ struct AddressRange {
 struct PointerAttribute {
   static void before(Entry, Call& call, void*, CUpointer_attribute attribute, CUdeviceptr pointer) {
     ask_about(call, pointer);
-    call.asks_id = attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+    call.asked.id = attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID;
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, void* data, CUpointer_attribute attribute,
@@ -60,7 +60,7 @@ struct PointerAttribute {
                      CUdeviceptr pointer) {
     ask_about(call, pointer);
     for (unsigned i = 0; attributes && data && i < count; ++i)
-      call.asks_id |= attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+      call.asked.id |= attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID;
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, unsigned count,
@@ -84,19 +84,19 @@ struct PointerSetting {
   static void before(Entry, Call& call, const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return;  // the driver will say so
     ask_about(call, pointer);
-    call.sets = true;
-    std::memcpy(&call.value, value, sizeof(unsigned));
-    if (call.value != 0) shown(call);
+    call.asked.sets = true;
+    std::memcpy(&call.transfer.value, value, sizeof(unsigned));
+    if (call.transfer.value != 0) shown(call);
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, const void*, CUpointer_attribute attribute,
                         CUdeviceptr pointer) {
     if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
-    const unsigned value = call.value;
+    const unsigned value = call.transfer.value;
     const CUresult result = driver(&value, attribute, known == CUDA_SUCCESS ? pointer : kNoMemory);
     // The driver refuses this for mapped memory, which a capture's may be: Nimble waits for these copies
     // (CaptureAllocator).
-    return call.of_capture && result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+    return call.asked.of_capture && result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
   }
 };
 
@@ -111,7 +111,7 @@ struct MemoryAccess {
     if (known != CUDA_SUCCESS && known != CUDA_ERROR_NOT_FOUND) return known;
     const CUresult result = driver(flags, location, known == CUDA_SUCCESS ? pointer : kNoMemory);
     // Only mapped memory has access flags, and a graph's is not mapped (tests/fidelity/memory_answers.txt).
-    if (result == CUDA_SUCCESS && call.of_capture && flags) *flags = 0;
+    if (result == CUDA_SUCCESS && call.asked.of_capture && flags) *flags = 0;
     return result;
   }
 };
@@ -122,16 +122,16 @@ struct MemoryHandle {
   template <class Out, class... Rest>
   static void before(Entry entry, Call& call, Out* out, CUdeviceptr pointer, Rest... rest) {
     Hidden::before(entry, call, out, pointer, rest...);
-    call.question = Question::handle;
-    call.address = pointer;
+    call.asked.question = Question::handle;
+    call.memory.address = pointer;
   }
 };
 
 // Asks for the physical memory that is mapped at an address.
 struct PhysicalHandle {
   static void before(Entry, Call& call, CUmemGenericAllocationHandle*, void* pointer) {
-    call.question = Question::physical;
-    call.address = reinterpret_cast<std::uint64_t>(pointer);
+    call.asked.question = Question::physical;
+    call.memory.address = reinterpret_cast<std::uint64_t>(pointer);
   }
 };
 
@@ -143,8 +143,8 @@ struct PoolAttribute {
                         attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
                         attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     if (!value || !amount || !is_of_a_device(pool)) return;
-    call.question = Question::pool;
-    call.address = reinterpret_cast<std::uint64_t>(pool);
+    call.asked.question = Question::pool;
+    call.memory.address = reinterpret_cast<std::uint64_t>(pool);
   }
   // Nimble holds `width` bytes of the pool's memory; the program has `size` of them.
   template <class Driver>
@@ -152,7 +152,7 @@ struct PoolAttribute {
                         CUmemPool_attribute attribute, void* value) {
     const CUresult result = known == CUDA_SUCCESS ? driver(pool, attribute, value) : known;
     if (result == CUDA_SUCCESS && attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
-      *static_cast<cuuint64_t*>(value) += call.size - call.width;
+      *static_cast<cuuint64_t*>(value) += call.memory.size - call.transfer.width;
     return result;
   }
 
@@ -166,8 +166,8 @@ struct PoolAttribute {
 struct GraphNodes {
   static void before(Entry, Call& call, CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
     if (!nodes || !count) return;
-    call.question = Question::graph_memory;
-    call.graph = graph;
+    call.asked.question = Question::graph_memory;
+    call.graph.handle = graph;
   }
 };
 
@@ -175,8 +175,8 @@ struct GraphNodes {
 struct GraphEdges {
   template <class... Rest>
   static void before(Entry, Call& call, CUgraph graph, Rest...) {
-    call.question = Question::graph_memory;
-    call.graph = graph;
+    call.asked.question = Question::graph_memory;
+    call.graph.handle = graph;
   }
 };
 
@@ -184,26 +184,26 @@ struct GraphEdges {
 struct FreeMemory {
   template <class Size>
   static void before(Entry, Call& call, Size* free, Size*) {
-    if (free) call.question = Question::free_memory;
+    if (free) call.asked.question = Question::free_memory;
   }
   // `size`: how much would be left without Nimble.
   template <class Driver, class Size>
   static CUresult reply(const Call& call, CUresult known, Driver driver, Size* free, Size* total) {
     const CUresult result = known == CUDA_SUCCESS ? driver(free, total) : known;
-    if (result == CUDA_SUCCESS) *free = static_cast<Size>(call.size);
+    if (result == CUDA_SUCCESS) *free = static_cast<Size>(call.memory.size);
     return result;
   }
 };
 
 // Asks the driver to release unused graph memory.
 struct GraphTrim {
-  static void before(Entry, Call& call, CUdevice) { call.question = Question::trim; }
+  static void before(Entry, Call& call, CUdevice) { call.asked.question = Question::trim; }
 };
 
 // Asks how much memory the graphs of a device have.
 struct GraphMemory {
   static void before(Entry, Call& call, CUdevice, CUgraphMem_attribute, void*) {
-    call.question = Question::graph_memory;
+    call.asked.question = Question::graph_memory;
   }
 };
 

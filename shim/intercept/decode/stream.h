@@ -156,7 +156,7 @@ struct CaptureBegin {
   static void before(Entry entry, Call& call, CUstream stream, CUgraph graph, const CUgraphNode*,
                      const CUgraphEdgeData*, std::size_t, CUstreamCaptureMode) {
     op(entry, call, CallKind::capture_begin, stream);
-    call.graph = graph;
+    call.graph.handle = graph;
   }
 };
 
@@ -178,7 +178,7 @@ struct CaptureEnd {
   static void before(Entry entry, Call& call, CUstream stream, CUgraph*) {
     op(entry, call, CallKind::capture_end, stream);
   }
-  static void after(Call& call, CUstream, CUgraph* graph) { call.graph = *graph; }
+  static void after(Call& call, CUstream, CUgraph* graph) { call.graph.handle = *graph; }
 };
 
 // Lets kernels reach memory that none of their parameters points to, or lets something else reach the program's memory

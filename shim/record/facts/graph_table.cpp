@@ -46,8 +46,8 @@ const char* GraphTable::kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node
   GraphKernel kernel;
   kernel.function = &context_.function(handle);
   Call call;
-  call.kernel_params = params.kernelParams;
-  call.extra = params.extra;
+  call.launch.kernel_params = params.kernelParams;
+  call.launch.extra = params.extra;
   kernel.params.resize(kernel.function->param_bytes);
   if (!pack_params(call, *kernel.function, kernel.params.data()))
     return "it holds a kernel whose parameters are unknown";
@@ -141,7 +141,7 @@ void GraphTable::edited(const Call& call, bool succeeded) {
   Graph graph;
   Node node;
   const char* why = nullptr;
-  switch (call.edit) {
+  switch (call.graph.edit) {
     case GraphEdit::none:
     case GraphEdit::end:
     case GraphEdit::share:
@@ -149,12 +149,12 @@ void GraphTable::edited(const Call& call, bool succeeded) {
       return;
     case GraphEdit::destroy: {
       const std::lock_guard lock(mutex_);
-      if (succeeded) graphs_.erase(call.exec);
+      if (succeeded) graphs_.erase(call.graph.exec);
       return;
     }
     case GraphEdit::instantiate:
     case GraphEdit::update:
-      if (!succeeded && call.edit == GraphEdit::instantiate) return;
+      if (!succeeded && call.graph.edit == GraphEdit::instantiate) return;
       // A failed update may have changed part of it.
       why = succeeded ? walk(reinterpret_cast<CUgraph>(const_cast<void*>(call.arguments[0])), graph, 0)
                       : "an update of it failed";
@@ -174,14 +174,14 @@ void GraphTable::edited(const Call& call, bool succeeded) {
       why = "one of its nodes was changed in a way that is not tracked";
       break;
   }
-  const bool whole = call.edit == GraphEdit::instantiate || call.edit == GraphEdit::update;
+  const bool whole = call.graph.edit == GraphEdit::instantiate || call.graph.edit == GraphEdit::update;
   if (!whole && !succeeded) return;  // the driver refused the call: nothing has changed
   const std::lock_guard lock(mutex_);
   if (whole) {
-    graphs_[call.exec] = std::move(graph);
+    graphs_[call.graph.exec] = std::move(graph);
     return;
   }
-  const auto found = graphs_.find(call.exec);
+  const auto found = graphs_.find(call.graph.exec);
   if (found == graphs_.end()) return;
   Graph& changed = found->second;
   changed.published.reset();

@@ -34,7 +34,7 @@ bool OpTimer::takes_time(CallKind kind) {
 // Any graph in use was captured, instantiated or launched by one of these calls.
 bool OpTimer::makes_graphs(const Call& call) {
   return call.kind == CallKind::capture_begin || call.kind == CallKind::graph_launch ||
-         call.edit == GraphEdit::instantiate;
+         call.graph.edit == GraphEdit::instantiate;
 }
 
 bool OpTimer::start(const Times& times_go_to) {

@@ -42,8 +42,9 @@ void append_probe(std::string& out, const TraceAccess* list, std::size_t count) 
 void append_launch(std::string& out, const Record& record, const TraceDefinitions& definitions) {
   const Call& call = record.call;
   append(out, R"(,"fn":{},"grid":[{},{},{}],"block":[{},{},{}])", definitions.function_of(record.function),
-         call.grid[0], call.grid[1], call.grid[2], call.block[0], call.block[1], call.block[2]);
-  if (call.shared_bytes) append(out, R"(,"smem":{})", call.shared_bytes);
+         call.launch.grid[0], call.launch.grid[1], call.launch.grid[2], call.launch.block[0], call.launch.block[1],
+         call.launch.block[2]);
+  if (call.launch.shared_bytes) append(out, R"(,"smem":{})", call.launch.shared_bytes);
   if (record.param_bytes) {
     append(out, R"(,"params":")");
     append_hex(out, record.params(), record.param_bytes);
@@ -53,20 +54,20 @@ void append_launch(std::string& out, const Record& record, const TraceDefinition
     append(out, R"(,"nowhere":[{}])", fmt::join(record.strays(), record.strays() + record.stray_count, ","));
   if (record.attribute_count)
     append(out, R"(,"attrs":[{}])", fmt::join(record.attributes(), record.attributes() + record.attribute_count, ","));
-  if (call.cooperative) append(out, R"(,"coop":true)");
+  if (call.launch.cooperative) append(out, R"(,"coop":true)");
   if (record.probed) append_probe(out, record.accesses(), record.access_count);
 }
 
 void append_rows(std::string& out, const Record& record) {
   const Call& call = record.call;
   const bool copies = call.kind == CallKind::copy;
-  append(out, R"(,"dst":{},"width":{})", call.dst.address, call.width);
-  if (copies) append(out, R"(,"src":{})", call.src.address);
-  if (call.height != 1) {
-    append(out, R"(,"height":{},"dpitch":{})", call.height, call.dst.pitch);
-    if (copies) append(out, R"(,"spitch":{})", call.src.pitch);
+  append(out, R"(,"dst":{},"width":{})", call.transfer.dst.address, call.transfer.width);
+  if (copies) append(out, R"(,"src":{})", call.transfer.src.address);
+  if (call.transfer.height != 1) {
+    append(out, R"(,"height":{},"dpitch":{})", call.transfer.height, call.transfer.dst.pitch);
+    if (copies) append(out, R"(,"spitch":{})", call.transfer.src.pitch);
   }
-  if (!copies) append(out, R"(,"value":{},"elem":{})", call.value, call.element);
+  if (!copies) append(out, R"(,"value":{},"elem":{})", call.transfer.value, call.transfer.element);
   if (!call.plain) append(out, R"(,"plain":false)");
   if (record.words_known) append_words(out, record);
 }
@@ -78,13 +79,13 @@ void append_context(std::string& out, const Record& record, const TraceDefinitio
 void append_allocation(std::string& out, const Record& record, TraceDefinitions& definitions) {
   const Call& call = record.call;
   const bool in_order = call.kind == CallKind::alloc_async;
-  append(out, R"(,"addr":{},"size":{})", call.address, call.size);
-  if (!in_order) append(out, R"(,"memory":"{}")", name(call.memory));
-  if (call.own_pool) append(out, R"(,"own_pool":true)");
+  append(out, R"(,"addr":{},"size":{})", call.memory.address, call.memory.size);
+  if (!in_order) append(out, R"(,"memory":"{}")", name(call.memory.kind));
+  if (call.memory.own_pool) append(out, R"(,"own_pool":true)");
   if (in_order) return;
   append_context(out, record, definitions);
-  if (call.memory == MemoryKind::global)
-    if (const ImageInfo* image = functions().global_at(call.address).image)
+  if (call.memory.kind == MemoryKind::global)
+    if (const ImageInfo* image = functions().global_at(call.memory.address).image)
       append(out, R"(,"image":{})", definitions.image(*image));
 }
 
@@ -116,8 +117,8 @@ void append_kinds_own(std::string& out, const Record& record, TraceDefinitions& 
       return append_allocation(out, record, definitions);
     case CallKind::free:
     case CallKind::free_async:
-      append(out, R"(,"addr":{})", call.address);
-      if (call.size) append(out, R"(,"size":{})", call.size);
+      append(out, R"(,"addr":{})", call.memory.address);
+      if (call.memory.size) append(out, R"(,"size":{})", call.memory.size);
       return;
     case CallKind::step_begin:
       if (call.note) append(out, R"(,"note":{})", json_text(call.note));

@@ -13,7 +13,7 @@ using Capturing = CapturesUnderWay::Capturing;
 // ---- allocations ----
 
 Answer CaptureAllocator::allocate(Call& call) {
-  if (call.names_pool) return std::nullopt;
+  if (call.memory.names_pool) return std::nullopt;
   const std::optional<Capturing> capture = uses_.captures.of(call);
   if (!capture || !capture->active) return std::nullopt;
   if (asked_of_graphs_.load(std::memory_order_relaxed) && !uses_.pool.is_asked_for(capture->id)) return std::nullopt;
@@ -24,15 +24,15 @@ Answer CaptureAllocator::allocate(Call& call) {
   if (uses_.shortage.leaves_to_driver(capture->id, home)) return std::nullopt;
   const std::optional<MemorySlot> slot = take(call, *capture, home);
   if (!slot) {
-    const Answer refusal = call.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
+    const Answer refusal = call.memory.size != 0 ? uses_.pool.refusal(capture->id, home) : std::nullopt;
     if (refusal)
-      uses_.log.say("no memory for a capture's allocation of " + std::to_string(call.size) + " bytes: " +
+      uses_.log.say("no memory for a capture's allocation of " + std::to_string(call.memory.size) + " bytes: " +
                     (*refusal == CUDA_ERROR_OUT_OF_MEMORY
                          ? "the driver has none"
                          : "its other memory is another device's, or the pool was changed meanwhile"));
     return refusal;
   }
-  call.address = slot->address;
+  call.memory.address = slot->address;
   try {
     uses_.memory.came_in_capture(call);
     uses_.graphs.tell(call);  // others
@@ -45,11 +45,12 @@ Answer CaptureAllocator::allocate(Call& call) {
 // If there is none, retries each time that something else has released memory.
 std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturing& capture, CaptureHome home) {
   const auto try_once = [&] {
-    return uses_.pool.allocate(capture.id, home, call.stream.key, uses_.captures.count_nodes(capture.graph), call.size);
+    return uses_.pool.allocate(capture.id, home, call.stream.key, uses_.captures.count_nodes(capture.graph),
+                               call.memory.size);
   };
   std::optional<MemorySlot> slot = try_once();
-  if (!slot && call.size != 0 && uses_.shortage.give_back_transient(home.context) != 0) slot = try_once();
-  if (!slot && call.size != 0 && uses_.pool.refusal(capture.id, home) == CUDA_ERROR_OUT_OF_MEMORY &&
+  if (!slot && call.memory.size != 0 && uses_.shortage.give_back_transient(home.context) != 0) slot = try_once();
+  if (!slot && call.memory.size != 0 && uses_.pool.refusal(capture.id, home) == CUDA_ERROR_OUT_OF_MEMORY &&
       uses_.graphs.give_back())
     slot = try_once();
   return slot;
@@ -58,7 +59,7 @@ std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturi
 // ---- releases ----
 
 Answer CaptureAllocator::release(const Call& call) {
-  if (!uses_.pool.holds(call.address)) {
+  if (!uses_.pool.holds(call.memory.address)) {
     uses_.memory.goes(call);
     return std::nullopt;
   }
@@ -80,13 +81,13 @@ Answer CaptureAllocator::release_of_pool(const Call& call) {
   if (capture && !capture->active) capture.reset();
   std::optional<std::size_t> nodes;
   if (capture) nodes = uses_.captures.count_nodes(capture->graph);
-  switch (uses_.pool.release(call.address, call.stream.key, capture ? capture->id : 0, nodes)) {
+  switch (uses_.pool.release(call.memory.address, call.stream.key, capture ? capture->id : 0, nodes)) {
     case CapturePool::Release::foreign:
       return std::nullopt;
     case CapturePool::Release::nothing_there:
       return CUDA_ERROR_INVALID_VALUE;
     case CapturePool::Release::done:
-      if (!capture) answers_.gone(call.address);
+      if (!capture) answers_.gone(call.memory.address);
       break;
   }
   return CUDA_SUCCESS;
@@ -114,20 +115,21 @@ Answer CaptureAllocator::add_release(const Call& call) {
   CallContext& context = uses_.context;
   const auto add = reinterpret_cast<decltype(&::cuGraphAddEmptyNode)>(context.driver_symbol("cuGraphAddEmptyNode"));
   const auto add_any = reinterpret_cast<decltype(&::cuGraphAddNode_v2)>(context.driver_symbol("cuGraphAddNode_v2"));
-  if (!uses_.pool.released_by_graph(call.address)) return std::nullopt;
+  if (!uses_.pool.released_by_graph(call.memory.address)) return std::nullopt;
   auto* const out = static_cast<CUgraphNode*>(const_cast<void*>(call.arguments[0]));
   const auto* const dependencies = static_cast<const CUgraphNode*>(call.arguments[1]);
   const auto* const edges = static_cast<const CUgraphEdgeData*>(call.arguments[2]);
   const auto count = reinterpret_cast<std::size_t>(call.arguments[3]);
-  if (!edges) return add ? add(out, call.graph, dependencies, count) : CUDA_ERROR_NOT_SUPPORTED;
+  if (!edges) return add ? add(out, call.graph.handle, dependencies, count) : CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  return add_any ? add_any(out, call.graph, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
+  return add_any ? add_any(out, call.graph.handle, dependencies, edges, count, &params) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // The next memory at those addresses is another allocation.
 void CaptureAllocator::launched(const Call& call) {
-  for (const std::uint64_t address : uses_.pool.graphs().launched(call.exec, call.stream.key)) answers_.gone(address);
+  for (const std::uint64_t address : uses_.pool.graphs().launched(call.graph.exec, call.stream.key))
+    answers_.gone(address);
 }
 
 void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
@@ -136,8 +138,8 @@ void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
     answers_.gone(slot.address);
     Call release;
     release.kind = CallKind::free;
-    release.address = slot.address;
-    release.size = slot.size;
+    release.memory.address = slot.address;
+    release.memory.size = slot.size;
     uses_.graphs.tell(release);
   }
 }
@@ -145,10 +147,10 @@ void CaptureAllocator::gone(const std::vector<MemorySlot>& slots) {
 // ---- questions ----
 
 Answer CaptureAllocator::answer(Call& call) {
-  switch (call.question) {
+  switch (call.asked.question) {
     case Question::graph_memory:
       // The allocation nodes that the driver would have made.
-      if ((!call.graph || uses_.pool.memory_of(call.graph)) &&
+      if ((!call.graph.handle || uses_.pool.memory_of(call.graph.handle)) &&
           !asked_of_graphs_.exchange(true, std::memory_order_relaxed))
         uses_.log.say(
             "the program asks about its graphs' memory: from now on the driver serves what it allocates in captures");
@@ -156,7 +158,7 @@ Answer CaptureAllocator::answer(Call& call) {
     case Question::free_memory: {
       const std::optional<std::uint64_t> free = uses_.shortage.free_memory().told();
       if (!free) return std::nullopt;
-      call.size = *free;
+      call.memory.size = *free;
       return CUDA_SUCCESS;
     }
     case Question::trim:
@@ -177,13 +179,13 @@ Answer CaptureAllocator::answer(Call& call) {
 // As the driver would of a graph's own memory: it is there from the graph's launch to its release, and no handle is
 // given of it.
 Answer CaptureAllocator::answer_about_memory(Call& call) {
-  const std::optional<CapturePool::Found> found = uses_.pool.find(call.address);
+  const std::optional<CapturePool::Found> found = uses_.pool.find(call.memory.address);
   if (!found || !uses_.functions.load()) return std::nullopt;
-  if (call.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
+  if (call.asked.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
   if (!found->there) return CUDA_ERROR_NOT_FOUND;
-  call.address = found->address;
-  call.size = found->size;
-  call.of_capture = true;
+  call.memory.address = found->address;
+  call.memory.size = found->size;
+  call.asked.of_capture = true;
   answers_.answer(call, found->address, uses_.functions.driver(), found->context);
   if (call.shown) uses_.graphs.tell(call);  // after() does not run
   return CUDA_SUCCESS;
@@ -191,7 +193,7 @@ Answer CaptureAllocator::answer_about_memory(Call& call) {
 
 void CaptureAllocator::copied(const Call& call) {
   if (!call.synchronous() || !answers_.any_synchronous()) return;
-  for (const std::uint64_t address : {call.dst.address, call.src.address}) {
+  for (const std::uint64_t address : {call.transfer.dst.address, call.transfer.src.address}) {
     const std::optional<CapturePool::Found> found = uses_.pool.find(address);
     if (!found || !found->there || !answers_.is_synchronous(found->address) || !uses_.functions.load()) continue;
     uses_.functions.driver().cuStreamSynchronize_(call.stream.handle);

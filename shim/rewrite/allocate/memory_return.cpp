@@ -48,7 +48,7 @@ bool MemoryReturn::give_back(const Call& call) noexcept try {
   const std::uint64_t first = former.moment();
   CUcontext const context = current_context();
   // From graphs that are known not to run; the call may need more.
-  if (const std::uint64_t gone = uses_.shortage.give_back_transient(context); gone != 0 && gone >= call.size)
+  if (const std::uint64_t gone = uses_.shortage.give_back_transient(context); gone != 0 && gone >= call.memory.size)
     return true;
   if (!former.has_retired_in(context) && transient.all(context) == 0) return given;
   {

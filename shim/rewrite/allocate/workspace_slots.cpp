@@ -14,7 +14,7 @@ Call release_of(std::uint64_t slot, const StreamRef& stream) {
   call.kind = CallKind::free_async;
   call.stream = stream;
   call.has_stream = true;
-  call.address = slot;
+  call.memory.address = slot;
   return call;
 }
 
@@ -41,10 +41,10 @@ std::uint64_t WorkspaceSlots::take(CUstream stream, std::uint64_t workspace, std
   Call call;
   call.symbol = "cuMemAllocAsync";
   call.kind = CallKind::alloc_async;
-  call.memory = MemoryKind::stream_ordered;
+  call.memory.kind = MemoryKind::stream_ordered;
   call.stream = stream_ref({DefaultStream::legacy}, stream);
   call.has_stream = true;
-  call.size = bytes;
+  call.memory.size = bytes;
   if (const auto last = workspaces_.end_one(capture->id, workspace, for_one))
     allocator_.release(release_of(*last, call.stream));
   if (!pool_.serves_apart(capture->id, bytes)) return workspace;
@@ -54,8 +54,8 @@ std::uint64_t WorkspaceSlots::take(CUstream stream, std::uint64_t workspace, std
     workspaces_.full(capture->id);
     return workspace;
   }
-  workspaces_.began(capture->id, workspace, call.address, bytes, nodes, for_one);
-  return call.address;
+  workspaces_.began(capture->id, workspace, call.memory.address, bytes, nodes, for_one);
+  return call.memory.address;
 }
 
 void WorkspaceSlots::release(std::uint64_t capture, const StreamRef& stream) {

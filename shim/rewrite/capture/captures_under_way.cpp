@@ -49,7 +49,7 @@ std::optional<CapturesUnderWay::Begun> CapturesUnderWay::began(const Call& call,
   if (!good) count_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Capturing> capture = good ? of(call) : std::nullopt;
   if (!capture) return std::nullopt;
-  const Begun begun{capture->id, streams().context(call.stream), call.graph != nullptr};
+  const Begun begun{capture->id, streams().context(call.stream), call.graph.handle != nullptr};
   const std::lock_guard lock(mutex_);
   // An earlier one there has ended unseen.
   if (!begun_.insert_or_assign(call.stream.key, begun).second) count_.fetch_sub(1, std::memory_order_relaxed);

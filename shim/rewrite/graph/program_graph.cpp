@@ -123,7 +123,7 @@ std::string ProgramGraph::read_kernel(ProgramNode& node) {
           CUDA_SUCCESS &&
       value.deviceUpdatableKernelNode.deviceUpdatable)
     return "it holds a kernel that the device may change";
-  call.cooperative =
+  call.launch.cooperative =
       driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS &&
       value.cooperative != 0;
   CUDA_KERNEL_NODE_PARAMS kernel{};
@@ -134,13 +134,13 @@ std::string ProgramGraph::read_kernel(ProgramNode& node) {
   call.symbol = kKernelOfAGraph;
   call.kind = CallKind::launch;
   // Runtimes launch kernels by a handle that all contexts share: the one known from launches.
-  call.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
-  if (!call.function) return "it holds a kernel without a function";
-  call.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
-  call.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
-  call.shared_bytes = kernel.sharedMemBytes;
-  call.kernel_params = kernel.kernelParams;
-  call.extra = kernel.extra;
+  call.launch.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
+  if (!call.launch.function) return "it holds a kernel without a function";
+  call.launch.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
+  call.launch.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
+  call.launch.shared_bytes = kernel.sharedMemBytes;
+  call.launch.kernel_params = kernel.kernelParams;
+  call.launch.extra = kernel.extra;
   return {};
 }
 
@@ -154,7 +154,7 @@ std::string ProgramGraph::read_copy(ProgramNode& node) const {
   call.kind = CallKind::copy;
   decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
   // The copy carries what its source holds when it runs, which we cannot know now.
-  call.device_source = true;
+  call.transfer.device_source = true;
   return {};
 }
 
@@ -164,11 +164,11 @@ std::string ProgramGraph::read_set(ProgramNode& node) const {
   if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
   call.symbol = kSetOfAGraph;
   call.kind = CallKind::set;
-  call.dst = {set.dst, set.pitch};
-  call.width = set.width * set.elementSize;
-  call.height = std::max<std::size_t>(set.height, 1);
-  call.value = set.value;
-  call.element = set.elementSize;
+  call.transfer.dst = {set.dst, set.pitch};
+  call.transfer.width = set.width * set.elementSize;
+  call.transfer.height = std::max<std::size_t>(set.height, 1);
+  call.transfer.value = set.value;
+  call.transfer.element = set.elementSize;
   return {};
 }
 

@@ -12,7 +12,7 @@ constexpr std::uint64_t kBeside = 255;
 
 // Whether it is the device's own memory, at addresses chosen by the driver.
 bool is_of_the_device(const Call& call) {
-  return call.memory == MemoryKind::device || call.memory == MemoryKind::stream_ordered;
+  return call.memory.kind == MemoryKind::device || call.memory.kind == MemoryKind::stream_ordered;
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ void TouchedMemory::name_stray(std::vector<std::uint64_t> words, std::vector<std
 // Visits those that share a byte with the call's memory, whose size may be unknown if it is released.
 template <class Visit>
 void TouchedMemory::each_in(auto& allocations, const Call& call, const Visit& visit) {
-  const std::uint64_t end = call.address + std::max<std::uint64_t>(call.size, 1);
-  auto at = std::lower_bound(allocations.begin(), allocations.end(), call.address,
+  const std::uint64_t end = call.memory.address + std::max<std::uint64_t>(call.memory.size, 1);
+  auto at = std::lower_bound(allocations.begin(), allocations.end(), call.memory.address,
                              [](const Allocation& each, std::uint64_t address) { return each.end <= address; });
   for (; at != allocations.end() && at->begin < end; ++at) visit(*at);
 }
@@ -58,8 +58,9 @@ bool TouchedMemory::brings_together(const Call& call) const {
 
 bool TouchedMemory::leads_to(const Call& call) const {
   const std::vector<std::uint64_t>& words = is_of_the_device(call) ? known_ : stray_;
-  const auto at = std::lower_bound(words.begin(), words.end(), call.address - std::min(call.address, kBeside));
-  return at != words.end() && *at <= call.address + call.size;
+  const auto at =
+      std::lower_bound(words.begin(), words.end(), call.memory.address - std::min(call.memory.address, kBeside));
+  return at != words.end() && *at <= call.memory.address + call.memory.size;
 }
 
 }  // namespace nimble::shim

@@ -7,7 +7,7 @@ namespace nimble::shim {
 
 void GraphOnlookers::comes(Call& call) {
   if (onlookers_.passes_unseen(call) || !Onlookers::matters(call)) return;
-  const LiveGraphs::Shared graph = call.kind == CallKind::graph_launch ? graphs_.find(call.exec) : nullptr;
+  const LiveGraphs::Shared graph = call.kind == CallKind::graph_launch ? graphs_.find(call.graph.exec) : nullptr;
   Onlookers::Works met;
   onlookers_.passes(call, met, graph && graph->work()->is_known ? graph->work() : nullptr);
   if (met.empty()) return;

@@ -37,8 +37,9 @@ void MemoryWatch::ends(const Call& call) noexcept {
   for (Watched& each : watched_) {
     bool goes = call.kind == CallKind::context_end && (!call.context || call.context == each.context);
     if (call.kind == CallKind::free || call.kind == CallKind::free_async) {
-      const auto first = std::lower_bound(each.places.begin(), each.places.end(), call.address);
-      goes = first != each.places.end() && (*first == call.address || *first - call.address < call.size);
+      const auto first = std::lower_bound(each.places.begin(), each.places.end(), call.memory.address);
+      goes = first != each.places.end() &&
+             (*first == call.memory.address || *first - call.memory.address < call.memory.size);
     }
     // The program reads it without a lock.
     if (goes) std::atomic_ref(each.gone).store(1, std::memory_order_release);

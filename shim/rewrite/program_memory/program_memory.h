@@ -25,7 +25,7 @@ class ProgramMemory {
   // The call has allocated memory for the program. `analyzing`: a graph is being analyzed meanwhile.
   void came(const Call& call, bool analyzing);
   // The same for a capture's memory.
-  void came_in_capture(const Call& call) { known_.came(call.address, call.size); }
+  void came_in_capture(const Call& call) { known_.came(call.memory.address, call.memory.size); }
   // The call is about to release memory that is not a capture's.
   void goes(const Call& call);
   // The call is about to release memory, or to end code or a context.

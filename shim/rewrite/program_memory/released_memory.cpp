@@ -16,8 +16,8 @@ constexpr std::size_t kMost = 4096;
 // Calls `look` with each word of the node that may be an address, until it returns true. Whether it did.
 template <class Look>
 bool any_word(const Call& call, CallContext& context, Look look) {
-  if (call.kind != CallKind::launch) return look(call.dst.address) || look(call.src.address);
-  const FunctionInfo& function = context.function(call.function);
+  if (call.kind != CallKind::launch) return look(call.transfer.dst.address) || look(call.transfer.src.address);
+  const FunctionInfo& function = context.function(call.launch.function);
   std::vector<std::uint8_t> params(function.param_bytes);
   if (!pack_params(call, function, params.data())) return false;  // then it is ordered with everything
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= params.size(); at += 4) {

@@ -68,9 +68,9 @@ void GraphRecording::there(const CapturedRanges::Ranges& ranges) {
     Call allocation;
     allocation.symbol = kMemoryOfACapture;
     allocation.kind = CallKind::alloc;
-    allocation.memory = MemoryKind::device;
-    allocation.address = address;
-    allocation.size = size;
+    allocation.memory.kind = MemoryKind::device;
+    allocation.memory.address = address;
+    allocation.memory.size = size;
     record(allocation);
   }
 }
@@ -80,7 +80,7 @@ void GraphRecording::gone(const std::vector<MemorySlot>& slots) {
     Call release;
     release.symbol = kMemoryOfACapture;
     release.kind = CallKind::free;
-    release.address = slot.address;
+    release.memory.address = slot.address;
     record(release);
   }
 }
@@ -106,9 +106,9 @@ GraphRecording::Nodes GraphRecording::nodes(const ProgramGraph& original, const 
       Call call;
       call.symbol = "memory of a graph";
       call.kind = event->released ? CallKind::free_async : CallKind::alloc_async;
-      call.memory = MemoryKind::stream_ordered;
-      call.address = event->address;
-      call.size = event->size;
+      call.memory.kind = MemoryKind::stream_ordered;
+      call.memory.address = event->address;
+      call.memory.size = event->size;
       op(call, kNone);
     }
   };

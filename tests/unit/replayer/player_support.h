@@ -73,40 +73,40 @@ class StepPlayerTest : public testing::Test {
   CUresult make(Call& c, CUresult driver_says = CUDA_SUCCESS) {
     if (const auto answer = player_.before(c)) return *answer;
     driver_.log.push_back("passed");
-    if (c.kind == CallKind::alloc_async) c.address = kPool;
+    if (c.kind == CallKind::alloc_async) c.memory.address = kPool;
     player_.after(c, driver_says);
     return player_.errors().tell(c, driver_says);
   }
   void allocated(std::uint64_t base, std::uint64_t size, MemoryKind memory) {
     Call c = call(CallKind::alloc);
-    c.address = base;
-    c.size = size;
-    c.memory = memory;
+    c.memory.address = base;
+    c.memory.size = size;
+    c.memory.kind = memory;
     player_.after(c, CUDA_SUCCESS);
   }
   std::uint64_t alloc(std::uint64_t size = 64) {
     Call c = call(CallKind::alloc_async);
-    c.memory = MemoryKind::stream_ordered;
-    c.size = size;
+    c.memory.kind = MemoryKind::stream_ordered;
+    c.memory.size = size;
     make(c);
-    return c.address;
+    return c.memory.address;
   }
   CUresult set(std::uint64_t address, std::uint32_t value = 1, CUresult driver_says = CUDA_SUCCESS) {
     Call c = call(CallKind::set);
-    c.dst.address = address;
-    c.width = 64;
-    c.element = 4;
-    c.value = value;
+    c.transfer.dst.address = address;
+    c.transfer.width = 64;
+    c.transfer.element = 4;
+    c.transfer.value = value;
     return make(c, driver_says);
   }
   CUresult launch(std::uint64_t pointer, std::uint32_t number, CUfunction function = FakeDriver::kKernel,
                   CUstream stream = FakeDriver::kStream, std::uint32_t grid = 1) {
     Call c = call(CallKind::launch, stream);
     void* params[] = {&pointer, &number};
-    c.function = function;
-    c.grid = {grid, 1, 1};
-    c.block = {1, 1, 1};
-    c.kernel_params = params;
+    c.launch.function = function;
+    c.launch.grid = {grid, 1, 1};
+    c.launch.block = {1, 1, 1};
+    c.launch.kernel_params = params;
     return make(c);
   }
   CUresult record(CUevent event = reinterpret_cast<CUevent>(0x50), CUstream stream = FakeDriver::kStream) {
@@ -120,7 +120,7 @@ class StepPlayerTest : public testing::Test {
   }
   void free(std::uint64_t address, CUstream stream = FakeDriver::kStream) {
     Call c = call(CallKind::free_async, stream);
-    c.address = address;
+    c.memory.address = address;
     make(c);
   }
   void observe(CallKind kind, CUevent event = nullptr, CUstream stream = FakeDriver::kStream) {

@@ -25,7 +25,7 @@ TEST_F(StepPlayerTest, ErrorsOfTheDriverStandReplayAsideAndLoseNothing) {
   EXPECT_NE(player_.stood_aside(), "");
   // Memory that was served is still looked after, and then the driver's again.
   Call release = call(CallKind::free_async);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   EXPECT_EQ(submitted(), (Log{"record", "wait", "free"}));
   EXPECT_EQ(player_.before_aside(release), std::nullopt);

@@ -19,11 +19,11 @@ TEST_F(StepPlayerTest, AShapeThatTheDriverHasNotTakenYetIsNotHeld) {
     std::uint64_t pointer = t;
     std::uint32_t number = 1;
     void* params[] = {&pointer, &number};
-    c.function = FakeDriver::kKernel;
-    c.grid = {7, 1, 1};
-    c.block = {block, 1, 1};
-    c.shared_bytes = shared;
-    c.kernel_params = params;
+    c.launch.function = FakeDriver::kKernel;
+    c.launch.grid = {7, 1, 1};
+    c.launch.block = {block, 1, 1};
+    c.launch.shared_bytes = shared;
+    c.launch.kernel_params = params;
     const CUresult told = make(c, driver_says);
     record();
     launch(kWeights, 2);
@@ -103,7 +103,7 @@ TEST_F(StepErrors, WhatMakesSomethingDoesNotTell) {
   hold_refused();
   player_.flush();
   Call made = call(CallKind::alloc_async);
-  made.size = 32;
+  made.memory.size = 32;
   EXPECT_EQ(make(made), CUDA_SUCCESS);
   Call begin = call(CallKind::capture_begin, FakeDriver::kOther);
   begin.host = HostEffect::observe;
@@ -146,7 +146,7 @@ TEST_F(StepErrors, MemoryOfTheArenaFailsWithItsContext) {
   EXPECT_NE(player_.stood_aside(), "");
   EXPECT_EQ(player_.holding(), 0u);
   Call release = call(CallKind::free_async);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_ERROR_LAUNCH_FAILED);
   // The next context may be given the same addresses.
   Call end;
@@ -162,7 +162,7 @@ TEST_F(StepErrors, AnotherContextsEndLeavesTheArena) {
   end.context = reinterpret_cast<CUcontext>(0x80);
   player_.context_gone(end);
   Call release = call(CallKind::free_async);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
 }
 
@@ -173,7 +173,7 @@ TEST_F(StepErrors, AFreeElsewhereIsNoErrorOfTheProgram) {
   submitted();
   driver_.refuse["wait"] = CUDA_ERROR_OUT_OF_MEMORY;
   Call release = call(CallKind::free_async, FakeDriver::kOther);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(make(release), CUDA_SUCCESS);
   EXPECT_NE(player_.stood_aside(), "");
   EXPECT_EQ(submitted(), (Log{"record", "set 1"}));  // what was held is not lost
@@ -191,8 +191,8 @@ TEST_F(StepErrors, AStepThatFailedAtItsLastOpDoesNotBind) {
   Counters counters;
   StepPlayer player(small, driver_, api_, counters);
   Call weights = call(CallKind::alloc);
-  weights.address = kWeights;
-  weights.size = 64;
+  weights.memory.address = kWeights;
+  weights.memory.size = 64;
   player.after(weights, CUDA_SUCCESS);
   const auto step = [&](CUresult last) {
     bool held = false;
@@ -201,9 +201,9 @@ TEST_F(StepErrors, AStepThatFailedAtItsLastOpDoesNotBind) {
       std::uint32_t value = number;
       void* params[] = {&pointer, &value};
       Call c = call(CallKind::launch);
-      c.function = FakeDriver::kKernel;
-      c.grid = c.block = {1, 1, 1};
-      c.kernel_params = params;
+      c.launch.function = FakeDriver::kKernel;
+      c.launch.grid = c.launch.block = {1, 1, 1};
+      c.launch.kernel_params = params;
       held = player.before(c).has_value();
       if (!held) player.after(c, CUDA_SUCCESS);
     }

@@ -117,13 +117,13 @@ class Program {
     call.host = HostEffect::async;
     call.has_stream = true;
     call.stream = {kStream, 0x1000};
-    call.function = reinterpret_cast<CUfunction>(0x10);
-    call.grid = {grid, 1, 1};
-    call.block = {1, 1, 1};
+    call.launch.function = reinterpret_cast<CUfunction>(0x10);
+    call.launch.grid = {grid, 1, 1};
+    call.launch.block = {1, 1, 1};
     std::uint64_t pointer = 0;
     std::uint32_t number = number_++;
     void* params[] = {&pointer, &number};
-    call.kernel_params = params;
+    call.launch.kernel_params = params;
     const auto answer = player_.before(call);
     ASSERT_TRUE(!answer || *answer == CUDA_SUCCESS);
     if (answer) return;

@@ -88,7 +88,7 @@ TEST_F(StepPlayerTest, ACapturedFreeIsNotAnswered) {
   begin.host = HostEffect::observe;
   make(begin);
   Call release = call(CallKind::free_async, FakeDriver::kOther);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_FALSE(player_.before(release));
 }
 
@@ -96,20 +96,20 @@ TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
   bind();
   const std::uint64_t t = alloc();
   Call c;
-  c.question = Question::memory;
-  c.address = t + 10;
+  c.asked.question = Question::memory;
+  c.memory.address = t + 10;
   EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
-  EXPECT_EQ(c.address, t);
-  EXPECT_EQ(c.size, 64u);
-  c.address = kWeights;
+  EXPECT_EQ(c.memory.address, t);
+  EXPECT_EQ(c.memory.size, 64u);
+  c.memory.address = kWeights;
   EXPECT_FALSE(player_.before(c).has_value());
 }
 
 Call question(std::uint64_t address, bool asks_id = false) {
   Call c;
-  c.question = Question::memory;
-  c.address = address;
-  c.asks_id = asks_id;
+  c.asked.question = Question::memory;
+  c.memory.address = address;
+  c.asked.id = asks_id;
   return c;
 }
 
@@ -120,13 +120,13 @@ TEST_F(StepPlayerTest, EachAllocationHasANumberOfItsOwnForItsLife) {
     const std::uint64_t t = alloc();
     Call plain = question(t);
     EXPECT_EQ(player_.before(plain), CUDA_SUCCESS);
-    EXPECT_EQ(plain.buffer_id, 0u) << "not asked for";
+    EXPECT_EQ(plain.asked.buffer_id, 0u) << "not asked for";
     Call first = question(t, true), again = question(t + 8, true);
     EXPECT_EQ(player_.before(first), CUDA_SUCCESS);
     EXPECT_EQ(player_.before(again), CUDA_SUCCESS);
-    EXPECT_GT(first.buffer_id, last);
-    EXPECT_EQ(first.buffer_id, again.buffer_id);
-    last = first.buffer_id;
+    EXPECT_GT(first.asked.buffer_id, last);
+    EXPECT_EQ(first.asked.buffer_id, again.asked.buffer_id);
+    last = first.asked.buffer_id;
     first_part(t);
     host_function();
     launch(kWeights, 3);
@@ -144,16 +144,16 @@ TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
   bind();
   const std::uint64_t t = alloc();
   Call set = question(t);
-  set.sets = true;
-  set.value = 1;
+  set.asked.sets = true;
+  set.transfer.value = 1;
   set.host = HostEffect::observe;
   EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
-  EXPECT_EQ(set.value, 1u);
+  EXPECT_EQ(set.transfer.value, 1u);
   Call ask = question(t);
   EXPECT_EQ(player_.before_aside(ask), CUDA_SUCCESS) << "replay has ended, the memory is there";
-  EXPECT_TRUE(ask.synchronous_copies);
+  EXPECT_TRUE(ask.asked.synchronous_copies);
   Call release = call(CallKind::free_async);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   ask = question(t);
   EXPECT_EQ(player_.before_aside(ask), std::nullopt) << "the driver has it again";
@@ -161,7 +161,7 @@ TEST_F(StepPlayerTest, WhetherCopiesAreSynchronousIsOfTheAllocation) {
 
 Call pool_question() {
   Call c;
-  c.question = Question::pool;
+  c.asked.question = Question::pool;
   return c;
 }
 
@@ -198,11 +198,11 @@ TEST_F(StepPlayerTest, AnotherPoolIsNoMatterOfTheSteps) {
   bind();
   alloc();
   Call c = pool_question();
-  c.address = FakeDriver::kArenaPool + 8;
+  c.memory.address = FakeDriver::kArenaPool + 8;
   EXPECT_FALSE(player_.before(c));
   EXPECT_EQ(player_.stood_aside(), "");
   c = pool_question();
-  c.address = FakeDriver::kArenaPool;
+  c.memory.address = FakeDriver::kArenaPool;
   EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
   EXPECT_NE(player_.stood_aside(), "");
 }
@@ -227,7 +227,7 @@ TEST_F(StepPlayerTest, WhereAFreeIsInNoOrderTheArenaStays) {
   const std::uint64_t t = alloc();
   player_.standing().stand_aside("for a test");
   Call release = call(CallKind::free_async, FakeDriver::kOther);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   player_.leave();
   const Log all = submitted();
@@ -262,8 +262,8 @@ TEST_F(StepPlayerTest, WhoHasAnotherDeviceReachMemoryEndsReplay) {
   bind();
   const std::uint64_t t = alloc();
   Call set = question(t);
-  set.sets = true;
-  set.value = 1;
+  set.asked.sets = true;
+  set.transfer.value = 1;
   EXPECT_EQ(player_.before(set), CUDA_SUCCESS);
   EXPECT_NE(player_.stood_aside(), "");
 }
@@ -273,10 +273,10 @@ TEST_F(StepPlayerTest, WhatTheProgramHasInTheArenaCountsWhereItsPoolIsAsked) {
   const std::uint64_t t = alloc();
   Call c = pool_question();
   EXPECT_EQ(player_.before(c), CUDA_SUCCESS);
-  EXPECT_EQ(c.width, 256u);
-  EXPECT_EQ(c.size, 64u);
+  EXPECT_EQ(c.transfer.width, 256u);
+  EXPECT_EQ(c.memory.size, 64u);
   Call release = call(CallKind::free_async);
-  release.address = t;
+  release.memory.address = t;
   EXPECT_EQ(player_.before_aside(release), CUDA_SUCCESS);
   Call later = pool_question();
   EXPECT_EQ(player_.before_aside(later), std::nullopt) << "the pool has the arena again";
@@ -331,13 +331,13 @@ TEST_F(PackedPlanTest, ObjectsThatShareBytesAreServedOneAfterTheOther) {
     const std::uint64_t b = alloc(512);
     EXPECT_EQ(b, FakeDriver::kArena);
     Call range;
-    range.question = Question::memory;
-    range.address = b + 8;
+    range.asked.question = Question::memory;
+    range.memory.address = b + 8;
     EXPECT_EQ(player_.before(range), CUDA_SUCCESS);
-    EXPECT_EQ(range.size, 512u) << "of the one that the program has at the moment";
+    EXPECT_EQ(range.memory.size, 512u) << "of the one that the program has at the moment";
     set(b);
     free(b);
-    range.address = b + 8;
+    range.memory.address = b + 8;
     EXPECT_EQ(player_.before(range), CUDA_ERROR_NOT_FOUND);
     EXPECT_EQ(submitted(), Log{"graph"});
   }

@@ -55,7 +55,7 @@ TEST_F(CarryingTest, AStepAfterSomethingElsePasses) {
     step();
     EXPECT_EQ(submitted(), (Log{"graph", "passed", "graph"}));
     Call other = call(kind, FakeDriver::kOther);
-    other.function = reinterpret_cast<CUfunction>(0x11);
+    other.launch.function = reinterpret_cast<CUfunction>(0x11);
     make(other);
     submitted();
     step();
@@ -76,7 +76,7 @@ TEST_F(CarryingTest, TheRestOfAStepThatSomethingElseComesIntoPasses) {
     host_function();
     submitted();
     Call other = call(kind, FakeDriver::kOther);
-    other.function = reinterpret_cast<CUfunction>(0x11);
+    other.launch.function = reinterpret_cast<CUfunction>(0x11);
     make(other);
     submitted();
     launch(kWeights, 3);
@@ -178,7 +178,7 @@ TEST_F(StepPlayerTest, MovedBuffersAreFollowed) {
   step();
   submitted();
   Call release = call(CallKind::free);
-  release.address = kWeights;
+  release.memory.address = kWeights;
   make(release);
   allocated(0x6000, 64, MemoryKind::device);
   const std::uint64_t t = alloc();

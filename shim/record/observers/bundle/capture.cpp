@@ -39,24 +39,24 @@ void BundleCapture::forget(const Call& call) {
     if (window_) refuse("a context ended in the middle of the step");
   }
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return;
-  live_.erase(call.address);
-  const std::uint64_t size = call.kind == CallKind::free ? call.size : 0;
-  for (auto at = live_.lower_bound(call.address); at != live_.end() && at->first - call.address < size;)
+  live_.erase(call.memory.address);
+  const std::uint64_t size = call.kind == CallKind::free ? call.memory.size : 0;
+  for (auto at = live_.lower_bound(call.memory.address); at != live_.end() && at->first - call.memory.address < size;)
     at = live_.erase(at);
 }
 
 void BundleCapture::allocated(const Call& call) {
-  if (call.address == 0 || call.size == 0) return;
-  auto at = live_.lower_bound(call.address);
-  if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > call.address)
+  if (call.memory.address == 0 || call.memory.size == 0) return;
+  auto at = live_.lower_bound(call.memory.address);
+  if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > call.memory.address)
     at = live_.erase(std::prev(at));
-  while (at != live_.end() && at->first - call.address < call.size) at = live_.erase(at);
-  Live& live = live_[call.address];
-  live.size = call.size;
-  live.memory = call.memory;
+  while (at != live_.end() && at->first - call.memory.address < call.memory.size) at = live_.erase(at);
+  Live& live = live_[call.memory.address];
+  live.size = call.memory.size;
+  live.memory = call.memory.kind;
   live.birth = watch_.ops();
-  if (call.memory == MemoryKind::global) {
-    const GlobalName global = functions().global_at(call.address);
+  if (call.memory.kind == MemoryKind::global) {
+    const GlobalName global = functions().global_at(call.memory.address);
     live.global = global.name;
     live.image = global.image;
   }
@@ -64,9 +64,9 @@ void BundleCapture::allocated(const Call& call) {
   // Its content comes from the step itself, or from the host.
   live.object = static_cast<std::uint32_t>(window_->objects.size());
   Object& object = window_->objects.emplace_back();
-  object.facts.address = call.address;
-  object.facts.size = call.size;
-  object.facts.memory = call.memory;
+  object.facts.address = call.memory.address;
+  object.facts.size = call.memory.size;
+  object.facts.memory = call.memory.kind;
   object.facts.global = live.global;
   object.image = live.image;
 }
@@ -74,7 +74,7 @@ void BundleCapture::allocated(const Call& call) {
 // Variables that a kernel's code touches, and that the program has never looked up.
 void BundleCapture::add_globals(const Call& call) {
   if (call.kind != CallKind::launch) return;
-  const FunctionInfo& function = context_.function(call.function);
+  const FunctionInfo& function = context_.function(call.launch.function);
   if (!function.proof) return;
   for (const ProvenGlobal& global : function.proof->globals) {
     if (find(global.address) != live_.end()) continue;
@@ -98,22 +98,22 @@ std::uint64_t BundleCapture::signature_of(const Call& call) const {
   add(call.synchronous());
   switch (call.kind) {
     case CallKind::launch:
-      add(reinterpret_cast<std::uintptr_t>(call.function));
-      for (int i = 0; i < 3; ++i) add(std::uint64_t{call.grid[i]} << 32 | call.block[i]);
-      add(call.shared_bytes);
-      add(call.cooperative);
+      add(reinterpret_cast<std::uintptr_t>(call.launch.function));
+      for (int i = 0; i < 3; ++i) add(std::uint64_t{call.launch.grid[i]} << 32 | call.launch.block[i]);
+      add(call.launch.shared_bytes);
+      add(call.launch.cooperative);
       break;
     case CallKind::copy:
     case CallKind::set:
-      add(call.src.pitch);
-      add(call.dst.pitch);
-      add(call.width);
-      add(call.height);
-      add(call.element);
+      add(call.transfer.src.pitch);
+      add(call.transfer.dst.pitch);
+      add(call.transfer.width);
+      add(call.transfer.height);
+      add(call.transfer.element);
       break;
     case CallKind::alloc_async:
-      add(call.size);
-      add(call.own_pool);
+      add(call.memory.size);
+      add(call.memory.own_pool);
       break;
     default:
       break;
@@ -128,11 +128,11 @@ void BundleCapture::gather_pointers(const Call& call) {
     if (!could_be_address(word)) return;
     if (const auto found = find(word); found != live_.end()) pointers_.push_back({word, found->second.birth});
   };
-  if (call.kind == CallKind::copy) look_at(call.src.address);
-  if (call.kind == CallKind::copy || call.kind == CallKind::set) look_at(call.dst.address);
+  if (call.kind == CallKind::copy) look_at(call.transfer.src.address);
+  if (call.kind == CallKind::copy || call.kind == CallKind::set) look_at(call.transfer.dst.address);
   if (call.kind != CallKind::launch) return;
-  const FunctionInfo& function = context_.function(call.function);
-  if (!function.params || (!call.kernel_params && !call.extra)) return;
+  const FunctionInfo& function = context_.function(call.launch.function);
+  if (!function.params || (!call.launch.kernel_params && !call.launch.extra)) return;
   params_.assign(function.param_bytes, 0);
   if (!pack_params(call, function, params_.data())) return;
   for (const ParamLayout& param : *function.params) {
@@ -223,9 +223,9 @@ void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t 
 const char* BundleCapture::why_not_replayable(const Call& call) const {
   switch (call.kind) {
     case CallKind::launch:
-      for (std::uint32_t i = 0; i < call.attribute_count; ++i)
-        if (decode::meaningful(call.attributes[i])) return "a launch with attributes";
-      return context_.function(call.function).params ? nullptr : "a kernel whose parameter layout is not known";
+      for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
+        if (decode::meaningful(call.launch.attributes[i])) return "a launch with attributes";
+      return context_.function(call.launch.function).params ? nullptr : "a kernel whose parameter layout is not known";
     case CallKind::copy:
     case CallKind::set:
       return call.plain ? nullptr : "a copy or set with flags, or between contexts";
@@ -279,7 +279,7 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
   if (!window_) return;
   const ImageInfo* image = nullptr;
   if (call.kind == CallKind::launch) {
-    const FunctionInfo& function = context_.function(call.function);
+    const FunctionInfo& function = context_.function(call.launch.function);
     image = function.image;
     if (!image) return refuse("kernel " + function.name + " comes from code that was not seen being loaded");
     if (textures_ && !function.proof)

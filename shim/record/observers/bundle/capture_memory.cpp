@@ -16,10 +16,10 @@ bool is_hosts(MemoryKind memory) { return memory == MemoryKind::pinned || memory
 
 // From its first byte to its last; nothing if it would wrap around the address space.
 std::optional<std::uint64_t> extent_of(const Region& region, const Call& call) {
-  if (call.height == 0 || call.width == 0) return 0;
+  if (call.transfer.height == 0 || call.transfer.width == 0) return 0;
   std::uint64_t extent = 0;
-  if (__builtin_mul_overflow(call.height - 1, call.height > 1 ? region.pitch : 0, &extent) ||
-      __builtin_add_overflow(extent, call.width, &extent) || region.address + extent < extent)
+  if (__builtin_mul_overflow(call.transfer.height - 1, call.transfer.height > 1 ? region.pitch : 0, &extent) ||
+      __builtin_add_overflow(extent, call.transfer.width, &extent) || region.address + extent < extent)
     return std::nullopt;
   return extent;
 }
@@ -150,18 +150,18 @@ bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
 // A copy takes its host source as it is when the program calls. The driver has not accepted the call yet: it may refuse
 // it for what looks wrong here, and then it is not part of the step.
 void BundleCapture::take_source(const Call& call) {
-  const auto found = find(call.src.address);
+  const auto found = find(call.transfer.src.address);
   if (found != live_.end() && !is_hosts(found->second.memory)) return;
-  if (found == live_.end() && !call.host_source && !is_host_memory(call.src.address))
+  if (found == live_.end() && !call.transfer.host_source && !is_host_memory(call.transfer.src.address))
     return refuse(std::string(call.symbol) + " reads memory that the recorder does not know");
-  const auto bytes = extent_of(call.src, call), reach = extent_of(call.dst, call);
-  const bool known = find(call.dst.address) != live_.end();
-  if (!bytes || !reach || (known && !covers(call.dst.address, *reach)))
+  const auto bytes = extent_of(call.transfer.src, call), reach = extent_of(call.transfer.dst, call);
+  const bool known = find(call.transfer.dst.address) != live_.end();
+  if (!bytes || !reach || (known && !covers(call.transfer.dst.address, *reach)))
     return refuse(std::string(call.symbol) + " goes beyond the memory that it names", Refusal::this_time);
   if (*bytes == 0) return;
   BundlePayload payload;
   payload.op = static_cast<std::uint32_t>(window_->images.size());
-  payload.address = call.src.address;
+  payload.address = call.transfer.src.address;
   payload.bytes = *bytes;
   Object leads;
   try {
@@ -177,15 +177,15 @@ void BundleCapture::take_source(const Call& call) {
 
 // A copy to pageable host memory is over when the call returns.
 void BundleCapture::take_result(const Call& call) {
-  if (find(call.dst.address) != live_.end()) return;
-  if (!is_host_memory(call.dst.address))
+  if (find(call.transfer.dst.address) != live_.end()) return;
+  if (!is_host_memory(call.transfer.dst.address))
     return refuse(std::string(call.symbol) + " writes memory that the recorder does not know");
-  const auto bytes = extent_of(call.dst, call);
+  const auto bytes = extent_of(call.transfer.dst, call);
   if (!bytes) return refuse(std::string(call.symbol) + " goes beyond the memory that it names");
   if (*bytes == 0) return;
   BundlePayload payload;
   payload.op = static_cast<std::uint32_t>(window_->images.size());
-  payload.address = call.dst.address;
+  payload.address = call.transfer.dst.address;
   payload.bytes = *bytes;
   try {
     ContentStore::Writer writer(window_->store, payload.content);

@@ -22,13 +22,14 @@ bool can_be_copied(MemoryKind memory) {
 
 void LiveObjects::allocated(const Call& call) {
   const std::lock_guard lock(mutex_);
-  map_.add({call.address, call.size, call.memory, false, call.context});
-  gone_.remove(call.address);
+  map_.add({call.memory.address, call.memory.size, call.memory.kind, false, call.context});
+  gone_.remove(call.memory.address);
 }
 
 void LiveObjects::freed(const Call& call) {
   const std::lock_guard lock(mutex_);
-  for (MemoryMap* map : {&map_, &gone_}) map->remove(call.address, call.kind == CallKind::free ? call.size : 0);
+  for (MemoryMap* map : {&map_, &gone_})
+    map->remove(call.memory.address, call.kind == CallKind::free ? call.memory.size : 0);
 }
 
 void LiveObjects::context_ends(CUcontext context) {

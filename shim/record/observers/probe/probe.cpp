@@ -95,10 +95,12 @@ void Probe::open_window(const Call& call, const std::atomic<bool>& any_captures)
 bool Probe::find_targets(const Call& call) {
   targets_.clear();
   addresses_ = holds_any_ = false;
-  const FunctionInfo& function = context_.function(call.function);
-  for (std::uint32_t i = 0; i < call.attribute_count; ++i)
-    if (decode::meaningful(call.attributes[i]) && !only_changes_how_it_runs(call.attributes[i].id)) return false;
-  if (call.cooperative || !function.params || (!call.kernel_params && !call.extra && function.param_bytes))
+  const FunctionInfo& function = context_.function(call.launch.function);
+  for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
+    if (decode::meaningful(call.launch.attributes[i]) && !only_changes_how_it_runs(call.launch.attributes[i].id))
+      return false;
+  if (call.launch.cooperative || !function.params ||
+      (!call.launch.kernel_params && !call.launch.extra && function.param_bytes))
     return false;
   params_.assign(function.param_bytes, 0);
   if (!pack_params(call, function, params_.data())) return false;

@@ -52,9 +52,9 @@ class AuditTest : public testing::Test {
     Call c;
     c.kind = CallKind::alloc;
     c.traced = true;
-    c.address = base;
-    c.size = size;
-    c.memory = memory;
+    c.memory.address = base;
+    c.memory.size = size;
+    c.memory.kind = memory;
     player_->after(c, CUDA_SUCCESS);
   }
   void make(Call& c, CUstream stream = FakeDriver::kStream) {
@@ -70,9 +70,9 @@ class AuditTest : public testing::Test {
     Call c;
     c.kind = CallKind::launch;
     void* params[] = {&pointer, &number};
-    c.function = FakeDriver::kKernel;
-    c.grid = c.block = {1, 1, 1};
-    c.kernel_params = params;
+    c.launch.function = FakeDriver::kKernel;
+    c.launch.grid = c.launch.block = {1, 1, 1};
+    c.launch.kernel_params = params;
     make(c, stream);
   }
   // What a step comes to at the driver.

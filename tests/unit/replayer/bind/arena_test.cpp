@@ -28,14 +28,14 @@ class ArenaTest : public testing::Test {
     c.kind = kind;
     c.traced = c.has_stream = true;
     c.stream = ref(stream);
-    c.address = address;
+    c.memory.address = address;
     return c;
   }
   // The program allocates the object where the schedule expects it.
   std::uint64_t take(std::uint32_t object) {
     Call c = call(CallKind::alloc_async, 0);
     arena_.take(object, c);
-    return c.address;
+    return c.memory.address;
   }
   Log log() { return std::exchange(driver_.log, {}); }
 
@@ -165,19 +165,19 @@ TEST_F(ArenaTest, QuestionsAreAnsweredForTheAllocationThatTheProgramHas) {
   ASSERT_TRUE(arena_.provide());
   take(1);
   Call c = call(CallKind::opaque, FakeDriver::kArena + 100);
-  c.question = Question::memory;
+  c.asked.question = Question::memory;
   EXPECT_EQ(arena_.answer_question(c), CUDA_SUCCESS);
-  EXPECT_EQ(c.address, FakeDriver::kArena + 64);
-  EXPECT_EQ(c.size, 64u);
-  c.address = FakeDriver::kArena;
+  EXPECT_EQ(c.memory.address, FakeDriver::kArena + 64);
+  EXPECT_EQ(c.memory.size, 64u);
+  c.memory.address = FakeDriver::kArena;
   EXPECT_EQ(arena_.answer_question(c), CUDA_ERROR_NOT_FOUND);
-  c.address = 0x1234;
+  c.memory.address = 0x1234;
   EXPECT_EQ(arena_.answer_question(c), std::nullopt);
 }
 
 TEST_F(ArenaTest, ThereIsNoneOnceItsPoolIsQueried) {
   Call pool;
-  pool.question = Question::pool;
+  pool.asked.question = Question::pool;
   EXPECT_EQ(arena_.answer_pool(pool), std::nullopt);
   EXPECT_FALSE(arena_.ask_of_pool(pool));
   EXPECT_FALSE(arena_.provide());

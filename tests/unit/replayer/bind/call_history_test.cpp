@@ -37,8 +37,8 @@ class CallHistoryTest : public testing::Test {
     Call call;
     call.kind = kind;
     call.traced = true;
-    call.address = address;
-    call.size = size;
+    call.memory.address = address;
+    call.memory.size = size;
     call.stream = {kStream, 0x100};
     return call;
   }
@@ -51,7 +51,8 @@ class CallHistoryTest : public testing::Test {
   std::string alive() {
     std::string text;
     for (const Call& call : history_.calls())
-      if (call.kind == CallKind::alloc) text += std::to_string(call.address) + "+" + std::to_string(call.size) + " ";
+      if (call.kind == CallKind::alloc)
+        text += std::to_string(call.memory.address) + "+" + std::to_string(call.memory.size) + " ";
     return text;
   }
 
@@ -64,7 +65,7 @@ TEST_F(CallHistoryTest, KnowsWhatIsAllocated) {
   pass(call(CallKind::alloc_async, 2000, 50));
   pass(call(CallKind::alloc, 3000, 100), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(alive(), "1000+100 2000+50 ");
-  EXPECT_EQ(history_.calls()[1].memory, MemoryKind::stream_ordered);
+  EXPECT_EQ(history_.calls()[1].memory.kind, MemoryKind::stream_ordered);
   pass(call(CallKind::free, 1000));
   pass(call(CallKind::free_async, 2000));
   EXPECT_EQ(alive(), "");
@@ -158,7 +159,7 @@ TEST_F(CallHistoryTest, RestartsWithWhatOthersHaveFollowed) {
   history_.restart({{1000, 100, MemoryKind::device}, {5000, 8, MemoryKind::pinned}});
   EXPECT_EQ(alive(), "1000+100 5000+8 ");
   EXPECT_EQ(history_.calls()[0].context, mine.context);
-  EXPECT_EQ(history_.calls()[1].memory, MemoryKind::pinned);
+  EXPECT_EQ(history_.calls()[1].memory.kind, MemoryKind::pinned);
 }
 
 TEST_F(CallHistoryTest, UnrecordedWorkFollowsTheAllocations) {

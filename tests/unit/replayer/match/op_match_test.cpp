@@ -50,9 +50,9 @@ class OpMatchTest : public testing::Test {
   const char* match(std::uint64_t word, std::uint64_t pointer = kWeights) {
     void* params[] = {&pointer, &word};
     Call c = call(CallKind::launch);
-    c.function = FakeDriver::kKernel;
-    c.grid = c.block = {1, 1, 1};
-    c.kernel_params = params;
+    c.launch.function = FakeDriver::kKernel;
+    c.launch.grid = c.launch.block = {1, 1, 1};
+    c.launch.kernel_params = params;
     return live_->match(kLaunch, c);
   }
   // The driver knows of no memory anywhere.
@@ -182,9 +182,9 @@ TEST_F(OpMatchTest, APointerInAPackedClassIsADivergence) {
     std::uint64_t pointer = kWeights;
     void* params[] = {&pointer, bytes};
     Call c = call(CallKind::launch);
-    c.function = FakeDriver::kKernel;
-    c.grid = c.block = {1, 1, 1};
-    c.kernel_params = params;
+    c.launch.function = FakeDriver::kKernel;
+    c.launch.grid = c.launch.block = {1, 1, 1};
+    c.launch.kernel_params = params;
     return live_->match(kLaunch, c);
   };
   memory_->add({0x7f0000006000, 64, MemoryKind::device});
@@ -256,7 +256,7 @@ TEST_F(OpMatchTest, AKernelFromAnotherImageIsADivergence) {
   Counters counters;
   StepPlayer player(schedule_, driver, api, counters);
   Call c = call(CallKind::alloc_async);
-  c.size = 64;
+  c.memory.size = 64;
   EXPECT_FALSE(player.before(c));
   start();
   EXPECT_STREQ(match(1), "a kernel of another build");
@@ -294,10 +294,10 @@ TEST_F(OpMatchTest, ATableMustLeadWhereItLed) {
     objects_->begin_step();
     std::copy(words.begin(), words.end(), table);
     Call c = call(CallKind::copy);
-    c.dst.address = kTable;
-    c.src.address = reinterpret_cast<std::uint64_t>(table);
-    c.width = sizeof table;
-    c.host_source = host;
+    c.transfer.dst.address = kTable;
+    c.transfer.src.address = reinterpret_cast<std::uint64_t>(table);
+    c.transfer.width = sizeof table;
+    c.transfer.host_source = host;
     return text(live_->match(kDirect, c));
   };
   EXPECT_EQ(copied({1, kWeights, kHost, kOther}), "");

@@ -8,9 +8,9 @@ namespace {
 Call launch(std::uint32_t block, std::uint32_t grid = 1, std::uint64_t function = 0x10) {
   Call call;
   call.kind = CallKind::launch;
-  call.function = reinterpret_cast<CUfunction>(function);
-  call.grid = {1, grid, 1};
-  call.block = {block, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(function);
+  call.launch.grid = {1, grid, 1};
+  call.launch.block = {block, 1, 1};
   return call;
 }
 

@@ -26,7 +26,7 @@ Call call(CallKind kind) {
   c.host = HostEffect::async;
   c.has_stream = is_op(kind);
   c.stream = {FakeDriver::kStream, reinterpret_cast<std::uint64_t>(FakeDriver::kStream)};
-  c.function = FakeDriver::kKernel;
+  c.launch.function = FakeDriver::kKernel;
   return c;
 }
 
@@ -36,7 +36,7 @@ TEST(BystandersRules, ALaunchThatMayBeginTheStepIsThePlayersBusiness) {
   Bystanders named(in_graph, driver);
   Call launch = call(CallKind::launch);
   EXPECT_FALSE(named.passes(launch));
-  launch.function = reinterpret_cast<CUfunction>(0x11);
+  launch.launch.function = reinterpret_cast<CUfunction>(0x11);
   EXPECT_TRUE(named.passes(launch)) << "another kernel";
   // Where the step begins with a launch that goes to the driver as it is, the schedule does not say of what.
   const Schedule direct = beginning_with(CallKind::launch, Submit::direct);
@@ -84,7 +84,7 @@ TEST(BystandersRules, WhatEndsReplayIsThePlayersBusiness) {
   }
   Call alloc = call(CallKind::alloc);
   EXPECT_TRUE(bystanders.passed(alloc, CUDA_SUCCESS));
-  alloc.memory = MemoryKind::external;
+  alloc.memory.kind = MemoryKind::external;
   EXPECT_FALSE(bystanders.passed(alloc, CUDA_SUCCESS));
   for (const Ends ends : {Ends::stream, Ends::event, Ends::code, Ends::green_context}) {
     Call end;
@@ -134,8 +134,8 @@ TEST(BystandersRules, AReleaseSaysHowFarItReaches) {
   const Schedule schedule = beginning_with(CallKind::set, Submit::graph);
   Bystanders bystanders(schedule, driver);
   Call unmap = call(CallKind::free);
-  unmap.address = 4096;
-  unmap.size = 8192;
+  unmap.memory.address = 4096;
+  unmap.memory.size = 8192;
   EXPECT_TRUE(bystanders.passes(unmap));
   int events = 0;
   bystanders.news.drain([&](const MemoryEvent& event) {

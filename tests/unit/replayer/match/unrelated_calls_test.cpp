@@ -19,12 +19,12 @@ class BystandersTest : public testing::Test {
     return c;
   }
   static Call with_address(Call c, std::uint64_t address) {
-    c.address = address;
+    c.memory.address = address;
     return c;
   }
   static Call launch(StreamRef on, CUfunction function = FakeDriver::kKernel) {
     Call c = op(CallKind::launch, on);
-    c.function = function;
+    c.launch.function = function;
     return c;
   }
   std::vector<MemoryEvent> noted(Bystanders& bystanders) {
@@ -153,7 +153,7 @@ TEST_F(BystandersTest, WhatEndsOrHidesSomethingDoesNotPass) {
   EXPECT_FALSE(searching_.passed(event(CallKind::hidden, HostEffect::neutral), CUDA_SUCCESS));
   EXPECT_FALSE(searching_.passed(event(CallKind::context_end, HostEffect::neutral), CUDA_SUCCESS));
   Call shared = event(CallKind::alloc, HostEffect::neutral);
-  shared.memory = MemoryKind::external;
+  shared.memory.kind = MemoryKind::external;
   EXPECT_FALSE(searching_.passed(shared, CUDA_SUCCESS));
 }
 
@@ -162,8 +162,8 @@ TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
     follow(mine_, holding);
     for (const std::uint64_t address : {FakeDriver::kArena, FakeDriver::kArena + kArenaBytes - 1}) {
       Call range;
-      range.question = Question::memory;
-      range.address = address;
+      range.asked.question = Question::memory;
+      range.memory.address = address;
       EXPECT_FALSE(searching_.passes(range));
       EXPECT_FALSE(searching_.passes_aside(range));
       const Call release = with_address(op(CallKind::free_async, other_), address);
@@ -174,8 +174,8 @@ TEST_F(BystandersTest, CallsThatNameTheArenaDoNotPass) {
     }
     for (const std::uint64_t address : {std::uint64_t{0}, FakeDriver::kArena - 1, FakeDriver::kArena + kArenaBytes}) {
       Call range;
-      range.question = Question::memory;
-      range.address = address;
+      range.asked.question = Question::memory;
+      range.memory.address = address;
       EXPECT_TRUE(searching_.passes(range));
       EXPECT_TRUE(searching_.passes_aside(range));
       EXPECT_TRUE(searching_.passes(with_address(op(CallKind::free_async, other_), address)));
@@ -189,21 +189,21 @@ TEST_F(BystandersTest, MemoryThatComesAndGoesIsNoted) {
   follow(mine_, false);
   EXPECT_TRUE(searching_.passes(with_address(op(CallKind::free_async, other_), 0x6000)));
   Call unmap = with_address(event(CallKind::free, HostEffect::observe), 0x7000);
-  unmap.size = 0x2000;  // all that begins there
+  unmap.memory.size = 0x2000;  // all that begins there
   EXPECT_TRUE(searching_.passes(unmap));
   Call alloc = event(CallKind::alloc, HostEffect::neutral);
   EXPECT_TRUE(searching_.passes(alloc));
-  alloc.address = 0x8000;
-  alloc.size = 96;
-  alloc.memory = MemoryKind::pinned;
+  alloc.memory.address = 0x8000;
+  alloc.memory.size = 96;
+  alloc.memory.kind = MemoryKind::pinned;
   EXPECT_TRUE(searching_.passed(alloc, CUDA_SUCCESS));
   EXPECT_TRUE(searching_.passed(alloc, CUDA_ERROR_OUT_OF_MEMORY));
   alloc.traced = false;
   EXPECT_TRUE(searching_.passed(alloc, CUDA_SUCCESS));
   Call on_stream = op(CallKind::alloc_async, other_);
-  on_stream.address = 0x9000;
-  on_stream.size = 32;
-  on_stream.memory = MemoryKind::stream_ordered;
+  on_stream.memory.address = 0x9000;
+  on_stream.memory.size = 32;
+  on_stream.memory.kind = MemoryKind::stream_ordered;
   EXPECT_TRUE(searching_.passed(on_stream, CUDA_SUCCESS));
   const std::vector<MemoryEvent> events = noted(searching_);
   ASSERT_EQ(events.size(), 4u);

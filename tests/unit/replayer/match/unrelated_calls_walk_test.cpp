@@ -51,8 +51,8 @@ class Pair {
     }
     const Log submitted = take_log();
     graphs += static_cast<std::size_t>(std::count(expected.begin(), expected.end(), "graph"));
-    return subjects == answer && submitted == expected && mine.address == call.address && mine.size == call.size &&
-           agree();
+    return subjects == answer && submitted == expected && mine.memory.address == call.memory.address &&
+           mine.memory.size == call.memory.size && agree();
   }
 
   // The driver has answered.
@@ -152,20 +152,20 @@ class Walk {
     Call c;
     c.kind = CallKind::alloc;
     c.traced = true;
-    c.address = fresh_ += 0x1000;
-    c.size = size;
-    c.memory = memory;
+    c.memory.address = fresh_ += 0x1000;
+    c.memory.size = size;
+    c.memory.kind = memory;
     EXPECT_TRUE(pair_.after(c, CUDA_SUCCESS));
-    return c.address;
+    return c.memory.address;
   }
 
   Call launch(StreamRef on, std::uint64_t pointer, CUfunction function = FakeDriver::kKernel) {
     pointer_ = pointer;
     number_ = draw(4) == 0 ? draw(3) : 1;
     Call c = op(CallKind::launch, on);
-    c.function = function;
-    c.grid = c.block = {1, 1, 1};
-    c.kernel_params = params_;
+    c.launch.function = function;
+    c.launch.grid = c.launch.block = {1, 1, 1};
+    c.launch.kernel_params = params_;
     return c;
   }
 
@@ -176,8 +176,8 @@ class Walk {
       case 0: {
         if (!step_local_) return launch(stream_, weights_, kStranger);
         Call c = op(CallKind::alloc_async, stream_);
-        c.size = 128;
-        c.memory = MemoryKind::stream_ordered;
+        c.memory.size = 128;
+        c.memory.kind = MemoryKind::stream_ordered;
         awaits_tensor_ = true;
         return c;
       }
@@ -186,10 +186,10 @@ class Walk {
         return launch(stream_, tensor_);
       case 2: {
         Call c = op(CallKind::set, stream_);
-        c.dst.address = tensor_;
-        c.width = 64;
-        c.element = 4;
-        c.value = draw(2);
+        c.transfer.dst.address = tensor_;
+        c.transfer.width = 64;
+        c.transfer.element = 4;
+        c.transfer.value = draw(2);
         return c;
       }
       case 3: {
@@ -201,7 +201,7 @@ class Walk {
         return op(CallKind::host_function, stream_);
       case 8: {
         Call c = op(CallKind::free_async, stream_);
-        c.address = tensor_;
+        c.memory.address = tensor_;
         return c;
       }
       default:
@@ -224,8 +224,8 @@ class Walk {
       c.has_stream = draw(2) == 0;
       if (c.has_stream) c.stream = on;
     } else if (which < 8) {
-      c.question = Question::memory;
-      c.address = address;
+      c.asked.question = Question::memory;
+      c.memory.address = address;
     } else if (which < 12) {
       c.ends = static_cast<Ends>(1 + draw(3));
       c.host = HostEffect::observe;
@@ -255,12 +255,12 @@ class Walk {
       if (c.kind == CallKind::launch) return launch(on, address, kStranger);
       if (c.kind == CallKind::event_record || c.kind == CallKind::event_wait || c.kind == CallKind::event_synchronize)
         c.event = draw(2) == 0 ? kRecorded : kOlder;
-      c.address = address;
-      c.dst.address = c.src.address = address;
-      c.size = draw(2) == 0 ? 64 : 128;
-      c.width = 64;
-      c.element = 4;
-      c.memory = c.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : MemoryKind::device;
+      c.memory.address = address;
+      c.transfer.dst.address = c.transfer.src.address = address;
+      c.memory.size = draw(2) == 0 ? 64 : 128;
+      c.transfer.width = 64;
+      c.transfer.element = 4;
+      c.memory.kind = c.kind == CallKind::alloc_async ? MemoryKind::stream_ordered : MemoryKind::device;
     }
     return c;
   }
@@ -270,7 +270,7 @@ class Walk {
     c.kind = CallKind::free;
     c.traced = true;
     c.host = HostEffect::observe;
-    c.address = address;
+    c.memory.address = address;
     return c;
   }
 
@@ -280,7 +280,7 @@ class Walk {
     Answer answer;
     if (!pair_.before(call, answer)) return false;
     if (answer) {
-      if (is_tensor && *answer == CUDA_SUCCESS) tensor_ = call.address;
+      if (is_tensor && *answer == CUDA_SUCCESS) tensor_ = call.memory.address;
       return true;
     }
     const CUresult result = draw(40) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -312,8 +312,8 @@ class Walk {
     Flight flight = flying_[index];
     flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(index));
     Call& call = flight.call;
-    if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) call.address = fresh_ += 0x1000;
-    if (flight.is_tensor && flight.result == CUDA_SUCCESS) tensor_ = call.address;
+    if (call.kind == CallKind::alloc || call.kind == CallKind::alloc_async) call.memory.address = fresh_ += 0x1000;
+    if (flight.is_tensor && flight.result == CUDA_SUCCESS) tensor_ = call.memory.address;
     return pair_.after(call, flight.result);
   }
 

@@ -138,7 +138,7 @@ class World {
         made.parameters[0] = &made.address;
         made.call = copy(made.on, 0, 0);
         made.call.kind = CallKind::launch;
-        made.call.kernel_params = made.parameters;
+        made.call.launch.kernel_params = made.parameters;
         made.op.memory = {range(there, true)};
         break;
       }

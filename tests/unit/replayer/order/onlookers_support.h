@@ -70,9 +70,9 @@ inline Call copy(const Stream& on, int from, int to) {
   call.host = HostEffect::async;
   call.traced = call.has_stream = true;
   call.stream = on.ref;
-  call.dst.address = cell(to) + 8;
-  call.src.address = cell(from);
-  call.width = 16;
+  call.transfer.dst.address = cell(to) + 8;
+  call.transfer.src.address = cell(from);
+  call.transfer.width = 16;
   return call;
 }
 

@@ -94,14 +94,14 @@ TEST_F(OnlookersTest, OnceOthersMayLookAtAnyTimeAllKeepsTheProgramsOrder) {
 
 TEST_F(OnlookersTest, MemoryThatIsReleasedMayBeAnybodysNext) {
   Call kernel = copy(kB, 7, 2);
-  kernel.dst.address = cell(2);
+  kernel.transfer.dst.address = cell(2);
   make(kernel);
   EXPECT_FALSE(launch());
   Call release;
   release.kind = CallKind::free_async;
   release.traced = release.has_stream = true;
   release.stream = kB.ref;
-  release.address = cell(2);
+  release.memory.address = cell(2);
   make(release);
   EXPECT_TRUE(launch());
 }
@@ -231,7 +231,7 @@ TEST_F(OnlookersTest, WhatTouchesNothingThatIsUsedPassesUnseen) {
   EXPECT_FALSE(is_unseen(copy(kB, 7, 2)));
   Call waited = copy(kB, 6, 7);
   waited.host = HostEffect::observe;
-  waited.device_source = true;
+  waited.transfer.device_source = true;
   EXPECT_FALSE(is_unseen(waited));
   Call recording = copy(kB, 6, 7);
   recording.event = event(1);
@@ -291,7 +291,7 @@ TEST_F(OnlookersTest, WhatIsUsedFromJustNowOnIsSeen) {
   void* parameters[] = {&address};
   Call call = copy(kB, 0, 0);
   call.kind = CallKind::launch;
-  call.kernel_params = parameters;
+  call.launch.kernel_params = parameters;
   Call again = call;
   EXPECT_TRUE(onlookers_.passes_unseen(again));
   onlookers_.passed(again, CUDA_SUCCESS);
@@ -309,7 +309,7 @@ TEST_F(OnlookersTest, AnOpWhoseStreamsPlaceGoesToAnotherIsSeen) {
   void* parameters[] = {&address};
   Call call = copy(kB, 0, 0);
   call.kind = CallKind::launch;
-  call.kernel_params = parameters;
+  call.launch.kernel_params = parameters;
   context_.asked = [&] {
     Call end;
     end.kind = CallKind::context_end;

@@ -17,24 +17,24 @@ Touched of(Call call) {
 TEST(Touched, ACopyReadsItsSourceAndWritesItsTarget) {
   Call call;
   call.kind = CallKind::copy;
-  call.dst = {kHere, 64};
-  call.src = {kThere, 16};
-  call.width = 8;
-  call.height = 3;
+  call.transfer.dst = {kHere, 64};
+  call.transfer.src = {kThere, 16};
+  call.transfer.width = 8;
+  call.transfer.height = 3;
   const Touched touched = of(call);
   ASSERT_EQ(touched.count, 2u);
   EXPECT_EQ(touched.list[0], (MemoryRange{kHere, kHere + 2 * 64 + 8, true}));
   EXPECT_EQ(touched.list[1], (MemoryRange{kThere, kThere + 2 * 16 + 8, false}));
   EXPECT_FALSE(touched.anything || touched.variables);
-  call.height = 0;
+  call.transfer.height = 0;
   EXPECT_TRUE(of(call).none());
 }
 
 TEST(Touched, ASetWrites) {
   Call call;
   call.kind = CallKind::set;
-  call.dst = {kHere, 0};
-  call.width = 12;
+  call.transfer.dst = {kHere, 0};
+  call.transfer.width = 12;
   const Touched touched = of(call);
   ASSERT_EQ(touched.count, 1u);
   EXPECT_EQ(touched.list[0], (MemoryRange{kHere, kHere + 12, true}));
@@ -47,8 +47,8 @@ TEST(Touched, AKernelTouchesWhatItsParametersLeadToAndPerhapsVariables) {
   void* parameters[] = {&pointer, &number};
   Call call;
   call.kind = CallKind::launch;
-  call.function = FakeDriver::kKernel;
-  call.kernel_params = parameters;
+  call.launch.function = FakeDriver::kKernel;
+  call.launch.kernel_params = parameters;
   Touched touched = touched_by(call, driver);
   EXPECT_TRUE(touched.variables);
   EXPECT_FALSE(touched.anything);

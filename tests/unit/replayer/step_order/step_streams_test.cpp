@@ -299,9 +299,9 @@ class Program {
     if (kind == CallKind::launch) {
       number = number_++;
       ASSERT_LT(number_, OrderDriver::kMost);
-      c.function = reinterpret_cast<CUfunction>(0x10);
-      c.grid = c.block = {1, 1, 1};
-      c.kernel_params = params;
+      c.launch.function = reinterpret_cast<CUfunction>(0x10);
+      c.launch.grid = c.launch.block = {1, 1, 1};
+      c.launch.kernel_params = params;
       alone_.launch(stream, number);
     } else {
       c.event = event(on);

@@ -92,22 +92,22 @@ class AutoSinkTest : public testing::Test {
     return call;
   }
   void pass(Call call, CUresult result = CUDA_SUCCESS) {
-    const std::uint64_t address = call.address;
+    const std::uint64_t address = call.memory.address;
     EXPECT_FALSE(sink().before(call));
-    call.address = address;
+    call.memory.address = address;
     sink().after(call, result);
   }
   void allocate(std::uint64_t address) {
     Call call = op(CallKind::alloc);
     call.has_stream = false;
-    call.address = address;
-    call.size = 4096;
+    call.memory.address = address;
+    call.memory.size = 4096;
     pass(call);
   }
   void set(std::uint64_t bytes) {
     Call call = op(CallKind::set);
-    call.dst.address = 0x10000;
-    call.width = bytes;
+    call.transfer.dst.address = 0x10000;
+    call.transfer.width = bytes;
     pass(call);
   }
   void steps(int count) {
@@ -166,7 +166,7 @@ TEST_F(AutoSinkTest, RecordsAnalyzesAndHandsOver) {
   steps(100);
   Call free = op(CallKind::free);
   free.has_stream = false;
-  free.address = 0x20000;
+  free.memory.address = 0x20000;
   pass(free);
   ASSERT_TRUE(becomes_ready());
   EXPECT_EQ(replay_.load()->befores, 0);
@@ -177,7 +177,7 @@ TEST_F(AutoSinkTest, RecordsAnalyzesAndHandsOver) {
   EXPECT_EQ(replay_.load()->befores, 1);
   EXPECT_EQ(replay_.load()->afters, 1);
   ASSERT_EQ(replay_.load()->earlier.size(), 1u);
-  EXPECT_EQ(replay_.load()->earlier[0].address, 0x10000u);
+  EXPECT_EQ(replay_.load()->earlier[0].memory.address, 0x10000u);
   steps(2);
   EXPECT_EQ(replay_.load()->befores, 7);
   EXPECT_EQ(sink().report().phase, SinkPhase::replaying);
@@ -194,8 +194,8 @@ TEST_F(AutoSinkTest, CallsInFlightAreReported) {
   ASSERT_TRUE(becomes_ready());
   std::thread([&] { steps(1); }).join();
   EXPECT_EQ(replay_.load()->befores, 3);
-  slow.address = 0x50000;
-  slow.size = 64;
+  slow.memory.address = 0x50000;
+  slow.memory.size = 64;
   sink().after(slow, CUDA_SUCCESS);
   EXPECT_EQ(replay_.load()->afters, 4);
 }
@@ -297,7 +297,7 @@ TEST_F(AutoSinkTest, RecordsAgainWhereTheStepDoesNotCome) {
   steps(1);
   FakeReplay* const second = replay_.load();
   ASSERT_EQ(second->earlier.size(), 1u);
-  EXPECT_EQ(second->earlier[0].size, 8192u) << "what the first replay knew is alive";
+  EXPECT_EQ(second->earlier[0].memory.size, 8192u) << "what the first replay knew is alive";
   EXPECT_EQ(counted_.recordings, 2u);
   // Not a third time.
   steps(2 * kEnough);

@@ -14,11 +14,11 @@ TEST_F(RecorderTest, FindsWordsThatPointNowhere) {
   FakeContext::pointer_questions = 0;
   const auto launch = [&](std::uint64_t first, std::uint64_t second) {
     Call call = op(CallKind::launch);
-    call.function = reinterpret_cast<CUfunction>(1);
-    call.grid = call.block = {1, 1, 1};
+    call.launch.function = reinterpret_cast<CUfunction>(1);
+    call.launch.grid = call.launch.block = {1, 1, 1};
     std::uint32_t n = 7;
     void* params[] = {&first, &second, &n};
-    call.kernel_params = params;
+    call.launch.kernel_params = params;
     pass(call);
   };
   launch(0x7f5500000100, 0x9500000095);
@@ -26,16 +26,16 @@ TEST_F(RecorderTest, FindsWordsThatPointNowhere) {
   EXPECT_EQ(FakeContext::pointer_questions, 2) << "what is known is not asked again";
   // Memory elsewhere changes nothing.
   Call elsewhere = op(CallKind::alloc_async);
-  elsewhere.address = 0x7f5600000000;
-  elsewhere.size = 4096;
+  elsewhere.memory.address = 0x7f5600000000;
+  elsewhere.memory.size = 4096;
   pass(elsewhere);
   launch(0x7f5500000100, 0x9500000095);
   EXPECT_EQ(FakeContext::pointer_questions, 2);
   // Now there is memory at what was a number.
   FakeContext::known_memory = 0x9500000000;
   Call made = op(CallKind::alloc_async);
-  made.address = 0x9500000000;
-  made.size = 4096;
+  made.memory.address = 0x9500000000;
+  made.memory.size = 4096;
   pass(made);
   launch(1, 0x9500000095);
   launch(0x4000000040, 0x3f8000003f800000);
@@ -55,13 +55,13 @@ TEST_F(RecorderTest, FindsWordsThatPointNowhere) {
 
 TEST_F(RecorderTest, WritesALaunchWithItsPackedParameters) {
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(1);
-  call.grid = {4, 2, 1};
-  call.block = {64, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(1);
+  call.launch.grid = {4, 2, 1};
+  call.launch.block = {64, 1, 1};
   std::uint64_t a = 0x1122334455667788, b = 2;
   std::uint32_t n = 7;
   void* params[] = {&a, &b, &n};
-  call.kernel_params = params;
+  call.launch.kernel_params = params;
   pass(call);
   recorder_.finish();
   const std::vector<Json> all = events();
@@ -85,17 +85,17 @@ TEST_F(RecorderTest, WritesWhatACopyCarriesThatMayBePointers) {
   alloc.symbol = "cuMemAlloc_v2";
   alloc.kind = CallKind::alloc;
   alloc.traced = true;
-  alloc.address = 0x10000;
-  alloc.size = 0x1000;
+  alloc.memory.address = 0x10000;
+  alloc.memory.size = 0x1000;
   pass(alloc);
   const std::uint64_t table[] = {7, 0x10010, 0x20000, 0x10fff, 0x11000};
   const auto copy = [&](std::uint64_t to, bool host, std::uint64_t rows = 1) {
     Call call = op(CallKind::copy);
-    call.dst.address = to;
-    call.src.address = reinterpret_cast<std::uint64_t>(table);
-    call.width = sizeof table / rows;
-    call.height = rows;
-    call.host_source = host;
+    call.transfer.dst.address = to;
+    call.transfer.src.address = reinterpret_cast<std::uint64_t>(table);
+    call.transfer.width = sizeof table / rows;
+    call.transfer.height = rows;
+    call.transfer.host_source = host;
     return call;
   };
   pass(copy(0x10000, true));
@@ -104,7 +104,7 @@ TEST_F(RecorderTest, WritesWhatACopyCarriesThatMayBePointers) {
   pass(copy(0x10000, true, 5));
   pass(copy(0x10000, true), CUDA_ERROR_INVALID_VALUE);
   Call of_the_device = copy(0x10000, true);  // which the driver copies, too
-  of_the_device.src.address = FakeContext::known_memory = 0x10100;
+  of_the_device.transfer.src.address = FakeContext::known_memory = 0x10100;
   pass(of_the_device);
   recorder_.finish();
   const std::vector<Json> all = calls();
@@ -127,8 +127,8 @@ TEST_F(RecorderTest, WritesTexturesAndVariables) {
   touches.proof.emplace().globals = {{"counter", 0x9000, 16, true, true}};
   context_.more[reinterpret_cast<CUfunction>(2)] = &touches;
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(2);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(2);
+  call.launch.grid = call.launch.block = {1, 1, 1};
   pass(call);
   recorder_.finish();
   EXPECT_EQ(calls().at(0)["args"]["texture"], true);
@@ -155,8 +155,8 @@ TEST_F(RecorderTest, WritesHowFarAKernelGets) {
   proof.extents.groups = {{{0}, true, true, {{3, 16}, {2, 4}}, true, {8}}, {{0, 8}, false, true, {}, false, {}}};
   context_.more[reinterpret_cast<CUfunction>(2)] = &far;
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(2);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(2);
+  call.launch.grid = call.launch.block = {1, 1, 1};
   pass(call);
   recorder_.finish();
   const std::vector<Json> all = events();
@@ -182,8 +182,8 @@ TEST_F(RecorderTest, WritesWhatAKernelMayDo) {
   proof.extents.of_accesses = true;
   context_.more[reinterpret_cast<CUfunction>(2)] = &kernel;
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(2);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(2);
+  call.launch.grid = call.launch.block = {1, 1, 1};
   pass(call);
   recorder_.finish();
   const std::vector<Json> all = events();
@@ -210,9 +210,9 @@ TEST_F(RecorderTest, AKernelWithTwoHandlesIsOne) {
   std::uintptr_t handle = 2;
   for (const FunctionInfo* each : {&first, &second, &other_layout, &elsewhere, &unknown, &unknown_too}) {
     Call call = op(CallKind::launch);
-    call.function = reinterpret_cast<CUfunction>(handle++);
-    call.grid = call.block = {1, 1, 1};
-    context_.more[call.function] = each;
+    call.launch.function = reinterpret_cast<CUfunction>(handle++);
+    call.launch.grid = call.launch.block = {1, 1, 1};
+    context_.more[call.launch.function] = each;
     pass(call);
   }
   recorder_.finish();
@@ -232,11 +232,11 @@ TEST_F(RecorderTest, BothWaysOfPassingParametersGiveTheSameBytes) {
   std::size_t size = sizeof buffer;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
   Call first = op(CallKind::launch);
-  first.function = reinterpret_cast<CUfunction>(1);
-  first.grid = first.block = {1, 1, 1};
+  first.launch.function = reinterpret_cast<CUfunction>(1);
+  first.launch.grid = first.launch.block = {1, 1, 1};
   Call second = first;
-  first.kernel_params = params;
-  second.extra = extra;
+  first.launch.kernel_params = params;
+  second.launch.extra = extra;
   pass(first);
   pass(second);
   recorder_.finish();

@@ -77,7 +77,7 @@ TEST_F(RecorderTest, WritesMarksWithNamesThatItKeeps) {
 
 TEST_F(RecorderTest, NamesThatAreNoTextDoNotBreakTheFile) {
   Call call = op(CallKind::launch);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.grid = call.launch.block = {1, 1, 1};
   pass(call);  // a function whose layout is unknown
   recorder_.finish();
   EXPECT_FALSE(calls().at(0)["args"].contains("params"));
@@ -87,8 +87,8 @@ TEST_F(RecorderTest, NamesThatAreNoTextDoNotBreakTheFile) {
 // Frameworks load dozens of images that they never launch from: ids are the file's own, in the order of first use.
 TEST_F(RecorderTest, IdsInTheFileCountFromZero) {
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(1);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(1);
+  call.launch.grid = call.launch.block = {1, 1, 1};
   pass(call);
   recorder_.finish();
   for (const Json& event : events()) {
@@ -104,12 +104,12 @@ TEST_F(RecorderTest, IdsInTheFileCountFromZero) {
 
 TEST_F(RecorderTest, AFreeCountsFromItsEntryAnAllocationFromItsReturn) {
   Call release = op(CallKind::free_async), allocate = op(CallKind::alloc_async);
-  release.address = 64;
+  release.memory.address = 64;
   EXPECT_FALSE(recorder_.before(release));
   std::thread other([&] {
     EXPECT_FALSE(recorder_.before(allocate));
-    allocate.address = 64;
-    allocate.size = 8;
+    allocate.memory.address = 64;
+    allocate.memory.size = 8;
     recorder_.after(allocate, CUDA_SUCCESS);
   });
   other.join();
@@ -123,8 +123,8 @@ TEST_F(RecorderTest, AFreeCountsFromItsEntryAnAllocationFromItsReturn) {
 // As where the recording that a thread's calls went to is over, and another one begins in the course of an allocation.
 TEST_F(RecorderTest, ACallWhoseBeginningWasSkippedHasNothingOfTheOneBefore) {
   Call release = op(CallKind::free_async), allocate = op(CallKind::alloc_async);
-  release.address = allocate.address = 64;
-  allocate.size = 8;
+  release.memory.address = allocate.memory.address = 64;
+  allocate.memory.size = 8;
   EXPECT_FALSE(recorder_.before(release));
   const auto between = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - between < std::chrono::milliseconds(2)) {
@@ -166,8 +166,8 @@ TEST_F(RecorderTest, ThreadsLoseNothingAndSharesNoNumber) {
       for (int i = 0; i < kCalls; ++i) {
         Call call = op(CallKind::set, 0x1000 * static_cast<unsigned>(t + 1));
         call.thread = static_cast<std::uint32_t>(t);
-        call.dst.address = static_cast<std::uint64_t>(i);
-        call.width = 4;
+        call.transfer.dst.address = static_cast<std::uint64_t>(i);
+        call.transfer.width = 4;
         EXPECT_FALSE(recorder_.before(call));
         recorder_.after(call, CUDA_SUCCESS);
       }
@@ -353,8 +353,8 @@ TEST_F(RecorderTest, IdsInTheFileCountInTheOrderOfFirstUse) {
   context_.more = {{reinterpret_cast<CUfunction>(16), &late}, {reinterpret_cast<CUfunction>(32), &early}};
   for (const std::uintptr_t handle : {16, 32, 16}) {
     Call call = op(CallKind::launch);
-    call.function = reinterpret_cast<CUfunction>(handle);
-    call.grid = call.block = {1, 1, 1};
+    call.launch.function = reinterpret_cast<CUfunction>(handle);
+    call.launch.grid = call.launch.block = {1, 1, 1};
     pass(call);
   }
   recorder_.finish();
@@ -401,8 +401,8 @@ TEST_F(RecorderTest, AContextsEndTakesItsStreamsAlong) {
 
 TEST_F(RecorderTest, EventsThatALaunchRecords) {
   Call call = op(CallKind::launch);
-  call.function = reinterpret_cast<CUfunction>(1);
-  call.grid = call.block = {1, 1, 1};
+  call.launch.function = reinterpret_cast<CUfunction>(1);
+  call.launch.grid = call.launch.block = {1, 1, 1};
   call.event = reinterpret_cast<CUevent>(0x42);
   call.event2 = reinterpret_cast<CUevent>(0x43);
   pass(call);
@@ -420,8 +420,8 @@ TEST_F(RecorderTest, WhatAStreamCollectsForAGraphIsNotExecuted) {
   pass(op(CallKind::set));
   pass(op(CallKind::set, 0x2000));  // all streams capture, says this driver
   Call alloc = op(CallKind::alloc_async);
-  alloc.address = 64;
-  alloc.size = 8;
+  alloc.memory.address = 64;
+  alloc.memory.size = 8;
   pass(alloc);
   // A call that should end the capture and does not.
   pass(op(CallKind::capture_end), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);

@@ -40,8 +40,8 @@ class StepCountTest : public testing::Test {
     record.call.traced = record.call.has_stream = true;
     record.call.host = HostEffect::async;
     record.call.stream = {nullptr, 0x1001};  // a default stream: nothing to ask the driver
-    record.call.dst.address = 0x10000;
-    record.call.width = bytes;
+    record.call.transfer.dst.address = 0x10000;
+    record.call.transfer.width = bytes;
     record.seq = seq_++;
     queue_->push(record, [](Record&) {});
     calls_ += 1;

@@ -60,12 +60,12 @@ TEST(DecodeCopy3D, OneLayerIsACopyOfRows) {
   copy.Depth = 1;
   const Call call = decode<Copy3D>(&copy, kStream);
   EXPECT_EQ(call.kind, CallKind::copy);
-  EXPECT_EQ(call.src.address, 2204u);
-  EXPECT_EQ(call.src.pitch, 100u);
-  EXPECT_EQ(call.dst.address, 50000u);
-  EXPECT_EQ(call.dst.pitch, 16u);
-  EXPECT_EQ(call.width, 8u);
-  EXPECT_EQ(call.height, 3u);
+  EXPECT_EQ(call.transfer.src.address, 2204u);
+  EXPECT_EQ(call.transfer.src.pitch, 100u);
+  EXPECT_EQ(call.transfer.dst.address, 50000u);
+  EXPECT_EQ(call.transfer.dst.pitch, 16u);
+  EXPECT_EQ(call.transfer.width, 8u);
+  EXPECT_EQ(call.transfer.height, 3u);
   EXPECT_TRUE(call.plain);
 }
 
@@ -150,16 +150,16 @@ TEST(DecodeMemory, HintsAndBatchesAndDecompression) {
 
 TEST(DecodeMemory, SeveralMappingsEndAtOnce) {
   const Call call = decode<Unmap>(CUdeviceptr{4096}, std::size_t{8192});
-  EXPECT_EQ(call.address, 4096u);
-  EXPECT_EQ(call.size, 8192u);
+  EXPECT_EQ(call.memory.address, 4096u);
+  EXPECT_EQ(call.memory.size, 8192u);
 }
 
 TEST(DecodeMemory, AllocationsOfAPoolThatTheProgramPutInPlaceAreItsOwn) {
   CUdeviceptr out = 0;
-  EXPECT_FALSE(decode<AllocAsync>(&out, std::size_t{64}, kStream).own_pool);
+  EXPECT_FALSE(decode<AllocAsync>(&out, std::size_t{64}, kStream).memory.own_pool);
   Call call;
   DefaultPool::after(call, CUdevice{0}, static_cast<CUmemoryPool>(nullptr));
-  EXPECT_TRUE(decode<AllocAsync>(&out, std::size_t{64}, kStream).own_pool);
+  EXPECT_TRUE(decode<AllocAsync>(&out, std::size_t{64}, kStream).memory.own_pool);
 }
 
 TEST(DecodeMemory, WhoIsGrantedAccessMayLook) {
@@ -239,10 +239,10 @@ TEST(DecodeCopy, SaysWhoseMemoryTheSourceIs) {
   const void* const host = &kEntry;
   void* const to_host = nullptr;
   const CUdeviceptr device = 0x1000;
-  EXPECT_TRUE(decode<Copy>(device, host, std::size_t{8}).host_source);
-  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).host_source);
-  EXPECT_TRUE(decode<Copy>(to_host, device, std::size_t{8}).device_source);
-  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).device_source);
+  EXPECT_TRUE(decode<Copy>(device, host, std::size_t{8}).transfer.host_source);
+  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).transfer.host_source);
+  EXPECT_TRUE(decode<Copy>(to_host, device, std::size_t{8}).transfer.device_source);
+  EXPECT_FALSE(decode<Copy>(device, device, std::size_t{8}).transfer.device_source);
 }
 
 TEST(DecodeLaunch, AttributesThatRecordEvents) {
@@ -270,8 +270,8 @@ TEST(DecodeLaunch, AttributesThatRecordEvents) {
   EXPECT_EQ(launched(2).event, event);
   EXPECT_EQ(launched(2).event2, nullptr);
   EXPECT_EQ(launched(3).event2, other);
-  EXPECT_FALSE(launched(3).cooperative);
-  EXPECT_TRUE(launched(4).cooperative);
+  EXPECT_FALSE(launched(3).launch.cooperative);
+  EXPECT_TRUE(launched(4).launch.cooperative);
 }
 
 TEST(DecodeGraph, EditsSayWhatTheyChange) {
@@ -283,17 +283,17 @@ TEST(DecodeGraph, EditsSayWhatTheyChange) {
   CUDA_MEMSET_NODE_PARAMS set{};
   CUgraphNodeParams any{};
   const CUcontext context = nullptr;
-  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS*>(&kernel)).edit,
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS*>(&kernel)).graph.edit,
             GraphEdit::set_kernel);
-  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS_v1*>(&old)).edit,
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_KERNEL_NODE_PARAMS_v1*>(&old)).graph.edit,
             GraphEdit::set_other);
-  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMCPY3D*>(&copy), context).edit,
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMCPY3D*>(&copy), context).graph.edit,
             GraphEdit::set_copy);
-  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&set), context).edit,
+  EXPECT_EQ(decode<GraphChange>(exec, node, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&set), context).graph.edit,
             GraphEdit::set_set);
-  EXPECT_EQ(decode<GraphChange>(exec, node, &any).edit, GraphEdit::set_other);
-  EXPECT_EQ(decode<GraphChange>(exec, node, 0u).edit, GraphEdit::none);
-  EXPECT_EQ(decode<GraphChange>(exec).edit, GraphEdit::destroy);
+  EXPECT_EQ(decode<GraphChange>(exec, node, &any).graph.edit, GraphEdit::set_other);
+  EXPECT_EQ(decode<GraphChange>(exec, node, 0u).graph.edit, GraphEdit::none);
+  EXPECT_EQ(decode<GraphChange>(exec).graph.edit, GraphEdit::destroy);
 }
 
 TEST(DecodeGraph, ANodeThatReleasesSaysWhatAndWhere) {
@@ -308,13 +308,13 @@ TEST(DecodeGraph, ANodeThatReleasesSaysWhatAndWhere) {
   for (const Call& call : {decode<GraphFree>(&out, graph, nodes, two, CUdeviceptr{77}),
                            decode<GraphAlloc>(&out, graph, nodes, two, &release),
                            decode<GraphAlloc>(&out, graph, nodes, &edge, two, &release)}) {
-    EXPECT_EQ(call.edit, GraphEdit::add_release);
-    EXPECT_EQ(call.graph, graph);
-    EXPECT_EQ(call.address, 77u);
+    EXPECT_EQ(call.graph.edit, GraphEdit::add_release);
+    EXPECT_EQ(call.graph.handle, graph);
+    EXPECT_EQ(call.memory.address, 77u);
     EXPECT_EQ(call.arguments[0], &out);
     EXPECT_EQ(call.arguments[3], reinterpret_cast<const void*>(two));
   }
-  EXPECT_EQ(decode<GraphAlloc>(&out, graph, nodes, two, &other).edit, GraphEdit::none);
+  EXPECT_EQ(decode<GraphAlloc>(&out, graph, nodes, two, &other).graph.edit, GraphEdit::none);
 }
 
 TEST(DecodeCapture, OnlyWhatReplacesTheOrderUndoesIt) {

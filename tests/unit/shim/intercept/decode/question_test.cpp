@@ -20,11 +20,11 @@ TEST(DecodeQuestion, WhatAnAllocationHasForItselfIsFilledIn) {
   unsigned long long id = 7;
   unsigned synchronous = 1;
   Call call = decode<PointerAttribute>(static_cast<void*>(&id), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100});
-  EXPECT_EQ(call.question, Question::memory);
-  EXPECT_TRUE(call.asks_id);
-  EXPECT_EQ(call.address, 100u);
-  call.address = 96;
-  call.size = 64;
+  EXPECT_EQ(call.asked.question, Question::memory);
+  EXPECT_TRUE(call.asked.id);
+  EXPECT_EQ(call.memory.address, 100u);
+  call.memory.address = 96;
+  call.memory.size = 64;
   const auto ask = [&](void* data, CUpointer_attribute attribute) {
     EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, no_driver, data, attribute, 100), CUDA_SUCCESS);
   };
@@ -36,7 +36,7 @@ TEST(DecodeQuestion, WhatAnAllocationHasForItselfIsFilledIn) {
   EXPECT_EQ(base, 96u);
   EXPECT_EQ(synchronous, 0u);
   EXPECT_EQ(id, 7u) << "the driver's, where there is no other";
-  call.buffer_id = 9;
+  call.asked.buffer_id = 9;
   ask(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID);
   EXPECT_EQ(id, 9u);
   EXPECT_EQ(PointerAttribute::reply(call, CUDA_ERROR_NOT_FOUND, no_driver, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, 100),
@@ -50,7 +50,7 @@ TEST(DecodeQuestion, MemoryOfACaptureHasNoPool) {
   std::uint64_t handle = 5;
   fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
   EXPECT_EQ(handle, 5u);
-  call.of_capture = true;
+  call.asked.of_capture = true;
   fill_in(call, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, &handle);
   EXPECT_EQ(handle, 0u);
 }
@@ -60,9 +60,9 @@ TEST(DecodeQuestion, SeveralAttributesAtOnce) {
   std::size_t size = 0;
   void* data[] = {nullptr, &size};
   Call call = decode<PointerAttribute>(2u, attributes, data, CUdeviceptr{100});
-  EXPECT_EQ(call.question, Question::memory);
-  EXPECT_FALSE(call.asks_id);
-  call.size = 64;
+  EXPECT_EQ(call.asked.question, Question::memory);
+  EXPECT_FALSE(call.asked.id);
+  call.memory.size = 64;
   const auto driver = [](unsigned, CUpointer_attribute*, void**, CUdeviceptr) { return CUDA_SUCCESS; };
   EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, driver, 2u, attributes, data, 100), CUDA_SUCCESS);
   EXPECT_EQ(size, 64u);
@@ -72,14 +72,14 @@ TEST(DecodeQuestion, WhetherCopiesAreSynchronous) {
   const unsigned yes = 1, no = 0;
   Call call =
       decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100});
-  EXPECT_TRUE(call.sets);
-  EXPECT_EQ(call.value, 1u);
+  EXPECT_TRUE(call.asked.sets);
+  EXPECT_EQ(call.transfer.value, 1u);
   EXPECT_TRUE(call.shown) << "a device of another kind may reach it";
   EXPECT_FALSE(
       decode<PointerSetting>(static_cast<const void*>(&no), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUdeviceptr{100}).shown);
-  EXPECT_EQ(
-      decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100}).question,
-      Question::none);
+  EXPECT_EQ(decode<PointerSetting>(static_cast<const void*>(&yes), CU_POINTER_ATTRIBUTE_BUFFER_ID, CUdeviceptr{100})
+                .asked.question,
+            Question::none);
 }
 
 // A driver that knows the block in which the memory lies.
@@ -102,9 +102,9 @@ class AddressRangeTest : public testing::Test {
  protected:
   AddressRangeTest() {
     call_ = decode<AddressRange>(&base_, &size_, CUdeviceptr{100});
-    asked_ = call_.address;
-    call_.address = 96;
-    call_.size = 32;
+    asked_ = call_.memory.address;
+    call_.memory.address = 96;
+    call_.memory.size = 32;
   }
   CUresult reply(CUresult known) {
     return AddressRange::reply(
@@ -119,9 +119,9 @@ class AddressRangeTest : public testing::Test {
 };
 
 TEST_F(AddressRangeTest, IsTheAllocationsNotTheBlocks) {
-  EXPECT_EQ(call_.question, Question::memory);
+  EXPECT_EQ(call_.asked.question, Question::memory);
   EXPECT_EQ(asked_, 100u);
-  EXPECT_FALSE(call_.asks_id);
+  EXPECT_FALSE(call_.asked.id);
   EXPECT_EQ(reply(CUDA_SUCCESS), CUDA_SUCCESS);
   EXPECT_EQ(driver_.asked, 100u) << "it may refuse any caller";
   EXPECT_EQ(base_, 96u);
@@ -160,9 +160,9 @@ TEST(DecodeQuestion, AnAddressRangeOfOldHasItsOwnWidth) {
     unsigned base = 1, past_it = 1, size = 1, after = 1;
   } out;
   Call call = decode<AddressRange>(&out.base, &out.size, 100u);
-  EXPECT_EQ(call.address, 100u);
-  call.address = 96;
-  call.size = 32;
+  EXPECT_EQ(call.memory.address, 100u);
+  call.memory.address = 96;
+  call.memory.size = 32;
   const auto driver = [](unsigned*, unsigned*, unsigned) { return CUDA_SUCCESS; };
   EXPECT_EQ(AddressRange::reply(call, CUDA_SUCCESS, driver, &out.base, &out.size, 100u), CUDA_SUCCESS);
   EXPECT_EQ(out.base, 96u);
@@ -214,8 +214,8 @@ TEST(DecodeQuestion, HowADeviceReachesMemory) {
   CUmemLocation device{};
   device.type = CU_MEM_LOCATION_TYPE_DEVICE;
   const Call call = decode<MemoryAccess>(&flags, static_cast<const CUmemLocation*>(&device), CUdeviceptr{100});
-  EXPECT_EQ(call.question, Question::memory);
-  EXPECT_EQ(call.address, 100u);
+  EXPECT_EQ(call.asked.question, Question::memory);
+  EXPECT_EQ(call.memory.address, 100u);
   CUdeviceptr asked = 0;
   const auto driver = [&](unsigned long long* out, const CUmemLocation*, CUdeviceptr pointer) {
     asked = pointer;
@@ -237,8 +237,8 @@ TEST(DecodeQuestion, WhoGetsAHandleSeesTheProgramsProgress) {
   for (const Call& call : {decode<MemoryHandle>(&handle, CUdeviceptr{100}),
                            decode<MemoryHandle>(static_cast<void*>(&handle), CUdeviceptr{100}, std::size_t{64},
                                                 CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull)}) {
-    EXPECT_EQ(call.question, Question::handle);
-    EXPECT_EQ(call.address, 100u);
+    EXPECT_EQ(call.asked.question, Question::handle);
+    EXPECT_EQ(call.memory.address, 100u);
     EXPECT_EQ(call.kind, CallKind::hidden);
     EXPECT_TRUE(call.traced && call.shown);
     EXPECT_STREQ(call.note, "cuSomething");
@@ -251,12 +251,12 @@ TEST(DecodeQuestion, OnlyAmountsOfAPoolAreAskedAbout) {
   for (const auto amount : {CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
                             CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH}) {
     const Call call = decode<PoolAttribute>(pool, amount, static_cast<void*>(&value));
-    EXPECT_EQ(call.question, Question::pool) << amount;
-    EXPECT_EQ(call.address, 0x80u);
+    EXPECT_EQ(call.asked.question, Question::pool) << amount;
+    EXPECT_EQ(call.memory.address, 0x80u);
   }
-  EXPECT_EQ(decode<PoolAttribute>(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, static_cast<void*>(&value)).question,
+  EXPECT_EQ(decode<PoolAttribute>(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, static_cast<void*>(&value)).asked.question,
             Question::none);
-  EXPECT_EQ(decode<PoolAttribute>(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, static_cast<void*>(nullptr)).question,
+  EXPECT_EQ(decode<PoolAttribute>(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, static_cast<void*>(nullptr)).asked.question,
             Question::none)
       << "the driver will say so";
 }
@@ -265,8 +265,8 @@ TEST(DecodeQuestion, APoolHasGivenOutWhatTheProgramHasOfIt) {
   const auto pool = reinterpret_cast<CUmemoryPool>(0x80);
   cuuint64_t value = 0;
   Call call;
-  call.width = 4096;  // Nimble's, in which the program has
-  call.size = 100;
+  call.transfer.width = 4096;  // Nimble's, in which the program has
+  call.memory.size = 100;
   CUresult result = CUDA_SUCCESS;
   const auto driver = [&](CUmemoryPool, CUmemPool_attribute, void* out) {
     *static_cast<cuuint64_t*>(out) = 10'000;
@@ -293,10 +293,10 @@ TEST(DecodeQuestion, WhichNodesAGraphHasButNotTheirNumber) {
   CUgraphNode* const none = nullptr;
   std::size_t count = 2;
   const Call call = decode<GraphNodes>(graph, nodes, &count);
-  EXPECT_EQ(call.question, Question::graph_memory);
-  EXPECT_EQ(call.graph, graph);
-  EXPECT_EQ(decode<GraphNodes>(graph, none, &count).question, Question::none);
-  EXPECT_EQ(decode<GraphNodes>(graph, nodes, static_cast<std::size_t*>(nullptr)).question, Question::none);
+  EXPECT_EQ(call.asked.question, Question::graph_memory);
+  EXPECT_EQ(call.graph.handle, graph);
+  EXPECT_EQ(decode<GraphNodes>(graph, none, &count).asked.question, Question::none);
+  EXPECT_EQ(decode<GraphNodes>(graph, nodes, static_cast<std::size_t*>(nullptr)).asked.question, Question::none);
 }
 
 TEST(DecodeQuestion, HowAGraphIsOrderedAndWhatMemoryGraphsHave) {
@@ -304,20 +304,20 @@ TEST(DecodeQuestion, HowAGraphIsOrderedAndWhatMemoryGraphsHave) {
   CUgraphNode* const nodes = nullptr;
   std::size_t count = 0;
   const Call edges = decode<GraphEdges>(graph, nodes, nodes, &count);
-  EXPECT_EQ(edges.question, Question::graph_memory);
-  EXPECT_EQ(edges.graph, graph);
+  EXPECT_EQ(edges.asked.question, Question::graph_memory);
+  EXPECT_EQ(edges.graph.handle, graph);
   std::uint64_t value = 0;
   const Call memory = decode<GraphMemory>(CUdevice{0}, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, static_cast<void*>(&value));
-  EXPECT_EQ(memory.question, Question::graph_memory);
-  EXPECT_EQ(memory.graph, nullptr);
+  EXPECT_EQ(memory.asked.question, Question::graph_memory);
+  EXPECT_EQ(memory.graph.handle, nullptr);
 }
 
 TEST(DecodeQuestion, FreeMemoryIsAsMuchAsAnswered) {
   std::size_t free = 0, total = 0;
   Call call = decode<FreeMemory>(&free, &total);
-  EXPECT_EQ(call.question, Question::free_memory);
-  EXPECT_EQ(decode<FreeMemory>(static_cast<std::size_t*>(nullptr), &total).question, Question::none);
-  call.size = 7;
+  EXPECT_EQ(call.asked.question, Question::free_memory);
+  EXPECT_EQ(decode<FreeMemory>(static_cast<std::size_t*>(nullptr), &total).asked.question, Question::none);
+  call.memory.size = 7;
   const auto driver = [](std::size_t* left, std::size_t* all) { return *left = 5, *all = 9, CUDA_SUCCESS; };
   EXPECT_EQ(FreeMemory::reply(call, CUDA_SUCCESS, driver, &free, &total), CUDA_SUCCESS);
   EXPECT_EQ(free, 7u);
@@ -329,7 +329,7 @@ TEST(DecodeQuestion, FreeMemoryIsAsMuchAsAnswered) {
 }
 
 TEST(DecodeQuestion, GraphsAreToGiveBackWhatNothingUses) {
-  EXPECT_EQ(decode<GraphTrim>(CUdevice{0}).question, Question::trim);
+  EXPECT_EQ(decode<GraphTrim>(CUdevice{0}).asked.question, Question::trim);
 }
 
 }  // namespace

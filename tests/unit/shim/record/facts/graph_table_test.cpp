@@ -107,8 +107,8 @@ class GraphTableTest : public testing::Test {
   }
   void edit(GraphEdit edit, const void* first = nullptr, const void* second = nullptr, bool succeeded = true) {
     Call call;
-    call.edit = edit;
-    call.exec = kExec;
+    call.graph.edit = edit;
+    call.graph.exec = kExec;
     call.arguments = {first, second};
     table_.edited(call, succeeded);
   }

@@ -53,13 +53,13 @@ TEST(GraphFacts, MemoryThatWentMayComeTogether) {
   facts.describe({2, 2, {}, {{0x1000, 16}, {0x1010, 16}}, {}, {}});
   Call call;
   call.kind = CallKind::alloc;
-  call.memory = MemoryKind::device;
-  call.address = 0x1000;
-  call.size = 32;
+  call.memory.kind = MemoryKind::device;
+  call.memory.address = 0x1000;
+  call.memory.size = 32;
   EXPECT_EQ(facts.memory_comes(call), nullptr) << "both are there";
   facts.any_memory_goes();
   EXPECT_NE(facts.memory_comes(call), nullptr);
-  call.size = 16;
+  call.memory.size = 16;
   EXPECT_EQ(facts.memory_comes(call), nullptr) << "one alone";
 }
 

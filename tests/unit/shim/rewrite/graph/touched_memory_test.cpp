@@ -7,8 +7,8 @@ namespace {
 
 Call memory(std::uint64_t address, std::uint64_t size = 0) {
   Call call;
-  call.address = address;
-  call.size = size;
+  call.memory.address = address;
+  call.memory.size = size;
   return call;
 }
 
@@ -45,13 +45,13 @@ TEST_F(TouchedMemoryTest, NorMayOneBecomeWhatMayLieElsewhereToo) {
   for (const MemoryKind kind :
        {MemoryKind::mapped, MemoryKind::external, MemoryKind::managed, MemoryKind::registered}) {
     Call call = memory(0x1000, 0x100);
-    call.memory = kind;
+    call.memory.kind = kind;
     EXPECT_TRUE(touched_.brings_together(call));
-    call.address = 0x2000;
+    call.memory.address = 0x2000;
     EXPECT_FALSE(touched_.brings_together(call)) << "which is still there";
   }
   Call call = memory(0x1000, 0x100);
-  call.memory = MemoryKind::stream_ordered;
+  call.memory.kind = MemoryKind::stream_ordered;
   EXPECT_FALSE(touched_.brings_together(call));
 }
 
@@ -81,16 +81,16 @@ TEST_F(TouchedMemoryTest, NewMemoryWhereNoneWasIsNotMeant) {
   touched_.name_stray({0x400000002, 0x302000000}, {0x302000000});
   Call call = memory(0x302000000, 0x200000000);
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::stream_ordered}) {
-    call.memory = kind;
+    call.memory.kind = kind;
     EXPECT_TRUE(touched_.leads_to(call));
-    call.address += 0x100000;
+    call.memory.address += 0x100000;
     EXPECT_FALSE(touched_.leads_to(call));
-    call.address -= 0x100000;
+    call.memory.address -= 0x100000;
   }
-  call.address += 0x100000;
+  call.memory.address += 0x100000;
   for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::registered, MemoryKind::managed, MemoryKind::mapped,
                                 MemoryKind::global, MemoryKind::external}) {
-    call.memory = kind;
+    call.memory.kind = kind;
     EXPECT_TRUE(touched_.leads_to(call));
   }
 }

@@ -106,12 +106,12 @@ TEST_F(LiveGraphsTest, TheyHearOfMemoryThatComesTogetherAndOfContextsThatEnd) {
   put(analysis, one);
   Call call;
   call.kind = CallKind::free;
-  call.address = kMemory;
+  call.memory.address = kMemory;
   graphs_.tell(call);
   EXPECT_FALSE(one->is_kept());
   call.kind = CallKind::alloc;
-  call.memory = MemoryKind::managed;  // where it lies others may reach it
-  call.size = 16;
+  call.memory.kind = MemoryKind::managed;  // where it lies others may reach it
+  call.memory.size = 16;
   graphs_.tell(call);
   EXPECT_TRUE(one->is_kept());
   EXPECT_FALSE(one->work()->context_gone());

@@ -33,8 +33,8 @@ class MemoryWatchTest : public testing::Test {
   void ends(CallKind kind, std::uint64_t address, std::uint64_t size = 0, CUcontext context = nullptr) {
     Call call;
     call.kind = kind;
-    call.address = address;
-    call.size = size;
+    call.memory.address = address;
+    call.memory.size = size;
     call.context = context;
     watch_.ends(call);
   }

@@ -71,9 +71,9 @@ class CaptureTest : public testing::Test {
     Call call;
     call.kind = CallKind::alloc;
     call.traced = true;
-    call.address = reinterpret_cast<std::uint64_t>(memory_.data());
-    call.size = memory_.size();
-    call.memory = MemoryKind::device;
+    call.memory.address = reinterpret_cast<std::uint64_t>(memory_.data());
+    call.memory.size = memory_.size();
+    call.memory.kind = MemoryKind::device;
     pass(call);
   }
   static Call op(CallKind kind) {
@@ -90,18 +90,18 @@ class CaptureTest : public testing::Test {
     std::uint64_t word = reinterpret_cast<std::uint64_t>(memory_.data());
     void* parameters[] = {&word};
     Call call = op(CallKind::launch);
-    call.kernel_params = parameters;
+    call.launch.kernel_params = parameters;
     pass(call);
   }
   // From the host to the device's memory.
   void copy(const void* from, std::uint64_t bytes, CUresult result = CUDA_SUCCESS, std::uint64_t rows = 1,
             std::uint64_t pitch = 0) {
     Call call = op(CallKind::copy);
-    call.host_source = true;
-    call.src = {reinterpret_cast<std::uint64_t>(from), pitch};
-    call.dst = {reinterpret_cast<std::uint64_t>(memory_.data()), pitch};
-    call.width = bytes;
-    call.height = rows;
+    call.transfer.host_source = true;
+    call.transfer.src = {reinterpret_cast<std::uint64_t>(from), pitch};
+    call.transfer.dst = {reinterpret_cast<std::uint64_t>(memory_.data()), pitch};
+    call.transfer.width = bytes;
+    call.transfer.height = rows;
     pass(call, result);
   }
   void steps(int count) {

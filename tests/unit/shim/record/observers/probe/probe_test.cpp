@@ -75,16 +75,16 @@ TEST(LiveObjects, OnlyWhatIsThereIsFound) {
   LiveObjects objects;
   Call call;
   call.kind = CallKind::alloc;
-  call.address = 0x1000;
-  call.size = 0x100;
+  call.memory.address = 0x1000;
+  call.memory.size = 0x100;
   objects.allocated(call);
   EXPECT_EQ(objects.find(0x10ff)->base, 0x1000u);
   EXPECT_FALSE(objects.find(0x1100));
   call.kind = CallKind::free;
-  call.size = 0;
+  call.memory.size = 0;
   objects.freed(call);
   EXPECT_FALSE(objects.find(0x1000));
-  call.size = 0x100;
+  call.memory.size = 0x100;
   objects.allocated(call);
   objects.context_ends(nullptr);
   EXPECT_FALSE(objects.find(0x1000));
@@ -101,10 +101,10 @@ TEST(LiveObjects, AContextTakesItsOwnMemoryAlong) {
   LiveObjects objects;
   Call call;
   call.kind = CallKind::alloc;
-  call.size = 0x100;
+  call.memory.size = 0x100;
   const auto allocate = [&](std::uint64_t address, MemoryKind memory, CUcontext context) {
-    call.address = address;
-    call.memory = memory;
+    call.memory.address = address;
+    call.memory.kind = memory;
     call.context = context;
     objects.allocated(call);
   };
@@ -122,9 +122,9 @@ TEST(LiveObjects, AContextTakesItsOwnMemoryAlong) {
   allocate(0x2000, MemoryKind::device, mine);
   EXPECT_TRUE(objects.find(0x2000));
   call.kind = CallKind::free;
-  call.size = 0;
+  call.memory.size = 0;
   for (const std::uint64_t each : {0x2000, 0x4000}) {
-    call.address = each;
+    call.memory.address = each;
     objects.freed(call);
     EXPECT_FALSE(objects.may_hold(each));
   }
@@ -196,9 +196,9 @@ class ProbeTest : public testing::Test {
   void allocate(std::vector<std::uint8_t>& memory, MemoryKind kind = MemoryKind::device) {
     Call call;
     call.kind = CallKind::alloc;
-    call.memory = kind;
-    call.address = reinterpret_cast<std::uint64_t>(memory.data());
-    call.size = memory.size();
+    call.memory.kind = kind;
+    call.memory.address = reinterpret_cast<std::uint64_t>(memory.data());
+    call.memory.size = memory.size();
     probe_.allocated(call);
   }
   static std::uint64_t address(const std::vector<std::uint8_t>& memory, std::size_t at = 0) {
@@ -212,10 +212,10 @@ class ProbeTest : public testing::Test {
     Call call;
     call.kind = CallKind::launch;
     call.traced = call.has_stream = true;
-    call.kernel_params = parameters;
+    call.launch.kernel_params = parameters;
     call.symbol = symbol_;
-    call.attributes = attributes_.data();
-    call.attribute_count = static_cast<std::uint32_t>(attributes_.size());
+    call.launch.attributes = attributes_.data();
+    call.launch.attribute_count = static_cast<std::uint32_t>(attributes_.size());
     probe_.before(call, any_captures_);
     kernel();
     return probe_.after(call, result);
@@ -314,15 +314,15 @@ TEST_F(ProbeTest, LargeObjectsComeInSeveralPortions) {
   std::vector<std::uint8_t> large((std::size_t{40} << 20) + 3);
   Call call;
   call.kind = CallKind::alloc;
-  call.address = address(large);
-  call.size = large.size();
+  call.memory.address = address(large);
+  call.memory.size = large.size();
   probe.allocated(call);
   std::uint64_t words[4] = {address(large)};
   void* parameters[] = {&words[0], &words[1], &words[2]};
   Call launch;
   launch.kind = CallKind::launch;
   launch.has_stream = true;
-  launch.kernel_params = parameters;
+  launch.launch.kernel_params = parameters;
   probe.before(launch, any_captures_);
   large[(std::size_t{16} << 20) + 5] = large[large.size() - 1] = 1;
   const auto* seen = probe.after(launch, CUDA_SUCCESS);
@@ -337,7 +337,7 @@ TEST_F(ProbeTest, LargeObjectsComeInSeveralPortions) {
 TEST_F(ProbeTest, FreedMemoryIsNotRead) {
   Call call;
   call.kind = CallKind::free_async;
-  call.address = address(b_);
+  call.memory.address = address(b_);
   probe_.before(call, any_captures_);
   EXPECT_EQ(probe_.after(call, CUDA_SUCCESS), nullptr);
   EXPECT_EQ(text(launch({address(a_), address(b_), 0, 0}, [] {})), "A");
@@ -458,7 +458,7 @@ TEST_F(ProbeTest, ARecordingThatHasEndedIsNotWaitedFor) {
     launch.kind = CallKind::launch;
     copy.kind = CallKind::copy;
     launch.traced = launch.has_stream = copy.traced = true;
-    launch.kernel_params = parameters;
+    launch.launch.kernel_params = parameters;
     EXPECT_FALSE(recorder.before(launch));
     std::atomic<bool> passed{false};
     std::thread other([&] {

@@ -55,8 +55,10 @@ void StepOnlookers::attach(Onlookers& onlookers, std::function<bool()> are_throu
 
 std::optional<Onlookers::Launch> StepOnlookers::launch_unseen() {
   watch_memory();
+  is_in_gate_ = Onlookers::enter_gate(*work_, streams_.launch());
   Onlookers::Works none;  // there is no other work
-  const std::optional<Onlookers::Launch> launch = onlookers_->begins(work_, streams_.launch(), streams_.live(), none);
+  const std::optional<Onlookers::Launch> launch =
+      is_in_gate_ ? Onlookers::Launch() : onlookers_->begins(work_, streams_.launch(), streams_.live(), none);
   times_looked_at_ = launch ? times_looked_at_ - std::min(times_looked_at_, 1u) : times_looked_at_ + 2;
   order_due_ = order_due_ || times_looked_at_ >= 2 * kPatience;
   return launch;
@@ -98,7 +100,11 @@ void StepOnlookers::batch_begins(std::uint32_t segment, std::span<const std::uin
 // `good`: it was launched.
 void StepOnlookers::launched(const std::optional<Onlookers::Launch>& launch, bool good) {
   if (!onlookers_ || !launch) return;
-  onlookers_->begun(work_, *launch, good, true);
+  if (std::exchange(is_in_gate_, false)) {
+    Onlookers::leave_gate(*work_);
+  } else {
+    onlookers_->begun(work_, *launch, good, true);
+  }
   if (good) end_.launched();
 }
 

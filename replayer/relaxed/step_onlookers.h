@@ -79,6 +79,7 @@ class StepOnlookers {
   GraphsEnd end_;
   Onlookers* onlookers_ = nullptr;
   std::shared_ptr<Onlookers::Work> work_;
+  bool is_in_gate_ = false;                   // its launch under way, which has not taken the lock of Onlookers
   std::vector<MemoryRange> ranges_;           // that it uses
   std::uint64_t moves_ = 0, arena_base_ = 0;  // as of which it does
   std::vector<Onlookers::Passage> recorded_;  // events that the graph records which is being launched

@@ -190,11 +190,14 @@ class Choice {
       seen_.push_back(assignment);
     }
     keep_on_one_lane(assignment, communicate_, std::max(assignment.lanes, max_lanes));
-    SegmentPlan plan = make_plan(device_, reduced_, costs_, std::move(assignment));
     Timeline times;
+    SegmentPlan plan = make_plan(device_, reduced_, costs_, std::move(assignment), times);
     for (bool with : {false, true}) {
-      if (with) plan.assignment.priority = priorities(plan.enforced, costs_, device_.graph_edge_us);
-      plan.predicted_us = predict_makespan(device_, plan.enforced, costs_, plan.order, plan.assignment.priority, times);
+      if (with) {
+        plan.assignment.priority = priorities(plan.enforced, costs_, device_.graph_edge_us);
+        plan.predicted_us =
+            predict_makespan(device_, plan.enforced, costs_, plan.order, plan.assignment.priority, times);
+      }
       if (plan.assignment.lanes <= max_lanes) {
         keep(plan);
         continue;

@@ -2,12 +2,16 @@
 
 #include <utility>
 
-#include "analyzer/model/makespan.h"
-
 namespace nimble::analyzer {
 
 SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<const OpCost> costs,
                       Assignment assignment) {
+  Timeline times;
+  return make_plan(device, reduced, costs, std::move(assignment), times);
+}
+
+SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<const OpCost> costs,
+                      Assignment assignment, Timeline& times) {
   SegmentPlan plan;
   plan.assignment = std::move(assignment);
   plan.enforced = enforced_order(reduced, plan.assignment);
@@ -20,7 +24,7 @@ SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<c
   } else {
     plan.order = plan.assignment.order;
   }
-  plan.predicted_us = predict_makespan(device, plan.enforced, costs, plan.order, plan.assignment.priority);
+  plan.predicted_us = predict_makespan(device, plan.enforced, costs, plan.order, plan.assignment.priority, times);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/graph/dag.h"
+#include "analyzer/model/makespan.h"
 #include "analyzer/model/predict.h"
 #include "analyzer/policies/policy.h"
 
@@ -25,5 +26,8 @@ struct SegmentPlan {
 // `reduced` is the minimum equivalent graph of the segment's dependencies.
 SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<const OpCost> costs,
                       Assignment assignment);
+// The same, with the times that the prediction is made of.
+SegmentPlan make_plan(const DeviceModel& device, const Dag& reduced, std::span<const OpCost> costs,
+                      Assignment assignment, Timeline& times);
 
 }  // namespace nimble::analyzer

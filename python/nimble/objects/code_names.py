@@ -34,8 +34,9 @@ def read_by(code: types.CodeType) -> FrozenSet[str]:
     """The names that the code has, except those that it only calls as methods."""
     read: Set[str] = set()
     for each in codes_of(code):
-        called = {i.argval for i in dis.get_instructions(each) if _loads_a_method(i)}
-        others = {i.argval for i in dis.get_instructions(each) if i.opcode in dis.hasname and not _loads_a_method(i)}
+        named = [i for i in dis.get_instructions(each) if i.opcode in dis.hasname] if each.co_names else []
+        called = {i.argval for i in named if _loads_a_method(i)}
+        others = {i.argval for i in named if not _loads_a_method(i)}
         read.update(set(each.co_names) - (called - others), each.co_freevars)
     return frozenset(read)
 

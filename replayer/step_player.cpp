@@ -193,7 +193,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
 
 Answer StepPlayer::before_aside(Call& call) {
   if (call.asked.question == Question::pool) return arena_.answer_pool(call);
-  const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
+  const bool frees = releases_allocation(call);
   if (!arena_.holds(call.memory.address) || !(frees || call.asked.question == Question::memory)) return std::nullopt;
   if (errors_.failed() != CUDA_SUCCESS) return errors_.failed();
   return frees ? arena_.release(call, bound()) : arena_.answer_question(call);

@@ -154,6 +154,9 @@ Answer CheckSink::allocate(Call& call) {
 Answer CheckSink::release(const Call& call) {
   const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
   if (!object || object->address != call.memory.address) return std::nullopt;
+  // The driver refuses other releases, but for what is mapped: that is not the program's mapping.
+  if (!releases_allocation(call))
+    return call.memory.kind == MemoryKind::mapped ? Answer(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
   // A graph would release it each time that it is launched.
   if (call.has_stream && is_capturing(call.stream)) return CUDA_SUCCESS;
   const std::uint64_t moment = memory_.now();

@@ -22,8 +22,9 @@ inline void allocation(Call& call, MemoryKind memory, std::uint64_t size) {
   call.memory.size = size;
 }
 
-inline void freed(Call& call, std::uint64_t address) {
+inline void freed(Call& call, std::uint64_t address, MemoryKind memory) {
   event(call, CallKind::free);
+  call.memory.kind = memory;
   call.memory.address = address;
 }
 
@@ -99,23 +100,28 @@ struct Map {
   }
 };
 
-// The end of device memory, or of a mapping of another process's memory.
+// The end of device memory.
 struct Free {
   template <class Pointer>
   static void before(Entry, Call& call, Pointer pointer) {
-    freed(call, pointer);
+    freed(call, pointer, MemoryKind::device);
   }
+};
+
+// The end of a mapping of another process's memory.
+struct CloseExternal {
+  static void before(Entry, Call& call, CUdeviceptr pointer) { freed(call, pointer, MemoryKind::external); }
 };
 
 // The end of pinned host memory.
 struct FreeHost {
-  static void before(Entry, Call& call, void* pointer) { freed(call, address_of(pointer)); }
+  static void before(Entry, Call& call, void* pointer) { freed(call, address_of(pointer), MemoryKind::pinned); }
 };
 
 // The end of one or more mappings that lie side by side.
 struct Unmap {
   static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes) {
-    freed(call, pointer);
+    freed(call, pointer, MemoryKind::mapped);
     call.memory.size = bytes;
   }
 };

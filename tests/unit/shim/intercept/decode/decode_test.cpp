@@ -154,6 +154,15 @@ TEST(DecodeMemory, SeveralMappingsEndAtOnce) {
   EXPECT_EQ(call.memory.size, 8192u);
 }
 
+TEST(DecodeMemory, WhichReleaseEndsAnAllocation) {
+  void* const host = nullptr;
+  EXPECT_TRUE(releases_allocation(decode<Free>(CUdeviceptr{4096})));
+  EXPECT_TRUE(releases_allocation(decode<FreeAsync>(CUdeviceptr{4096}, kStream)));
+  EXPECT_FALSE(releases_allocation(decode<FreeHost>(host)));
+  EXPECT_FALSE(releases_allocation(decode<Unmap>(CUdeviceptr{4096}, std::size_t{4096})));
+  EXPECT_FALSE(releases_allocation(decode<CloseExternal>(CUdeviceptr{4096})));
+}
+
 TEST(DecodeMemory, AllocationsOfAPoolThatTheProgramPutInPlaceAreItsOwn) {
   CUdeviceptr out = 0;
   EXPECT_FALSE(decode<AllocAsync>(&out, std::size_t{64}, kStream).memory.own_pool);

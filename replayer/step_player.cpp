@@ -32,7 +32,8 @@ Answer StepPlayer::before(Call& call) {
 
 Answer StepPlayer::play(Call& call) {
   if (call.asked.question == Question::pool) return on_question(call);
-  if (call.asked.question == Question::memory && (!call.asked.sets || arena_.holds(call.memory.address)))
+  if (call.asked.question == Question::memory &&
+      (!(call.asked.sets || call.shown) || arena_.holds(call.memory.address)))
     return on_question(call);
   if (call.ends != Ends::nothing) {
     on_end(call);

@@ -190,7 +190,7 @@ Answer CheckSink::answer(Call& call) {
   if (!object) return std::nullopt;
   if (call.asked.question != Question::memory) {
     options_.log(false, std::string("check: ") + call.symbol +
-                            " fails: memory that the GPU can be kept from has no handle for others");
+                            " fails: memory that the GPU can be kept from cannot be handed to others");
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::call_once(loaded_, [this] { has_driver_ = driver_.load(context_, false) == nullptr; });

@@ -190,7 +190,7 @@ Answer CaptureAllocator::answer_about_memory(Call& call) {
   call.memory.size = found->size;
   call.asked.of_capture = true;
   answers_.answer(call, found->address, uses_.functions.driver(), found->context);
-  if (call.shown) uses_.graphs.tell(call);  // after() does not run
+  if (call.asked.sets && call.shown) uses_.graphs.tell(call);  // after() does not run
   return CUDA_SUCCESS;
 }
 

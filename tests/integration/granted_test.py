@@ -54,6 +54,15 @@ class Granted(ProgramTest):
                 wrong["region"] += self.seen_wrong(self.run_granted(way, "ever", seed, "region", "regions"))
             self.assertGreater(min(wrong.values()), 0, wrong)
 
+    # Another process may wait for it: what the program has put before it is done, and it is recorded once in each step.
+    def test_an_event_comes_after_all_before_it(self):
+        schedule = self.make_schedule(["granted", "event", "never", 12, 1])
+        for seed in harness.BUILD.seeds(12):
+            done, stats = self.replay("event", "never", seed, schedule)
+            self.check(done, f"seed {seed}: {stats}")
+            self.assertGreater(stats["steps_replayed"], STEPS - 4, stats)
+            self.check(self.run_granted("event", "never", seed, "region", "regions"), f"seed {seed}")
+
     def test_replay(self):
         for way, why in WAYS.items():
             schedule = self.make_schedule(["granted", way, "never", 12, 1])

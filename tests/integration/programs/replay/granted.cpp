@@ -4,7 +4,8 @@
 //
 // WAY is what lets them look, as in Program::grant(). WHEN: `first`, before the first step, and before there is a graph
 // or a region; `later`, after a third of the steps, while one may be running; `ever`, they look without having been
-// let. From then on they look each time that an op has run: data older than what the flag says is wrong.
+// let. From then on they look each time that an op has run: data older than what the flag says is wrong. Steps of
+// `event` that are no graphs record the event between the two; who waits for it, let or not, finds the step's data.
 // Prints how often the flag was seen to change, how often the data was wrong, and what the driver said to WAY.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -30,7 +31,8 @@ constexpr unsigned kFactor = 977;
 struct Outsider {
   std::atomic<bool> looks{false};
   const volatile unsigned *flag = nullptr, *data = nullptr;
-  unsigned last = 0;
+  const void* event = nullptr;
+  unsigned last = 0, records = 0;
   long seen = 0, wrong = 0;
 
   static void enter(void*, const char*, std::uint32_t) {}
@@ -42,12 +44,18 @@ struct Outsider {
     outsider.last = flag;
     if (data < flag) ++outsider.wrong;
   }
+  // As one that waits for the event: each step records it once, after its data.
+  static void recorded(void* user, const void* event) {
+    auto& outsider = *static_cast<Outsider*>(user);
+    if (event != outsider.event) return;
+    if (*outsider.data / kFactor < ++outsider.records) ++outsider.wrong;
+  }
 };
 
 class Program {
  public:
   Program(std::string way, const std::string& when, unsigned seed, const std::string& kind)
-      : way_(std::move(way)), random_(seed) {
+      : way_(std::move(way)), records_(way_ == "event" && kind != "graph"), random_(seed) {
     CHECK(cuCtxGetCurrent(&own_));
     CHECK(cuStreamCreate(&s_, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
@@ -76,6 +84,8 @@ class Program {
   }
 
   void run(unsigned steps, bool later) {
+    CHECK(cuCtxSynchronize());
+    outsider_.event = event_;
     for (unsigned k = 1; k <= steps; ++k) {
       step(k);
       if (later && k == steps / 3) grant();
@@ -83,6 +93,7 @@ class Program {
     }
     CHECK(cuCtxSynchronize());
     observe_(nullptr);
+    if (records_ && outsider_.records != steps) std::exit(5);
     std::printf("seen %ld wrong %ld said %d\n", outsider_.seen, outsider_.wrong, said_);
   }
 
@@ -148,7 +159,7 @@ class Program {
     observe_ = observe;
     outsider_.flag = reinterpret_cast<const volatile unsigned*>(flag_);
     outsider_.data = reinterpret_cast<const volatile unsigned*>(data_);
-    observer_ = {&outsider_, &Outsider::enter, &Outsider::ran};
+    observer_ = {&outsider_, &Outsider::enter, &Outsider::ran, &Outsider::recorded};
     observe_(&observer_);
   }
 
@@ -266,6 +277,7 @@ class Program {
   void work() {
     CHECK(cuMemcpyAsync(rest_, x_, kBytes, s_));
     CHECK(cuMemcpyAsync(data_, x_, kBytes, s_));
+    if (records_) CHECK(cuEventRecord(event_, s_));
     CHECK(cuMemcpyAsync(flag_, number_, sizeof(unsigned), s_));
   }
 
@@ -274,6 +286,7 @@ class Program {
                                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
   const std::string way_;
+  const bool records_;
   unsigned random_;
   CUcontext own_ = nullptr;
   CUstream s_ = nullptr;

@@ -152,11 +152,11 @@ Answer CheckSink::allocate(Call& call) {
 
 // As the driver does, cuMemFree waits for the GPU.
 Answer CheckSink::release(const Call& call) {
+  // The driver refuses other releases, but for what is mapped: that is not the program's mapping.
+  if (!releases_allocation(call) && memory_.holds(call.memory.address))
+    return call.memory.kind == MemoryKind::mapped ? Answer(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
   const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
   if (!object || object->address != call.memory.address) return std::nullopt;
-  // The driver refuses other releases, but for what is mapped: that is not the program's mapping.
-  if (!releases_allocation(call))
-    return call.memory.kind == MemoryKind::mapped ? Answer(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
   // A graph would release it each time that it is launched.
   if (call.has_stream && is_capturing(call.stream)) return CUDA_SUCCESS;
   const std::uint64_t moment = memory_.now();
@@ -187,7 +187,7 @@ Answer CheckSink::answer(Call& call) {
       call.asked.question != Question::physical)
     return std::nullopt;
   const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
-  if (!object) return std::nullopt;
+  if (!object && (call.asked.question == Question::memory || !memory_.holds(call.memory.address))) return std::nullopt;
   if (call.asked.question != Question::memory) {
     options_.log(false, std::string("check: ") + call.symbol +
                             " fails: memory that the GPU can be kept from cannot be handed to others");

@@ -38,7 +38,13 @@ class Replayer final : public ReplaySink {
     }
     const bool passes = phase == Phase::aside ? bystanders_->passes_aside(call) : bystanders_->passes(call);
     if (!passes)
-      if (const Answer answer = play(call)) return answer;
+      if (const Answer answer = play(call)) {
+        if (call.asked.sets && call.shown && onlookers_) {  // by the answer others may look
+          look(call, passes);
+          onlookers_->passed(call, *answer);
+        }
+        return answer;
+      }
     if (onlookers_) look(call, passes);
     return std::nullopt;
   } catch (const std::exception& error) {

@@ -32,7 +32,8 @@ Answer StepPlayer::before(Call& call) {
 
 Answer StepPlayer::play(Call& call) {
   if (call.asked.question == Question::pool) return on_question(call);
-  if (call.asked.question == Question::memory && (!call.asked.sets || arena_.holds(call.memory.address)))
+  if (call.asked.question == Question::memory &&
+      (!(call.asked.sets || call.shown) || arena_.holds(call.memory.address)))
     return on_question(call);
   if (call.ends != Ends::nothing) {
     on_end(call);
@@ -193,7 +194,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
 
 Answer StepPlayer::before_aside(Call& call) {
   if (call.asked.question == Question::pool) return arena_.answer_pool(call);
-  const bool frees = call.kind == CallKind::free || call.kind == CallKind::free_async;
+  const bool frees = releases_allocation(call);
   if (!arena_.holds(call.memory.address) || !(frees || call.asked.question == Question::memory)) return std::nullopt;
   if (errors_.failed() != CUDA_SUCCESS) return errors_.failed();
   return frees ? arena_.release(call, bound()) : arena_.answer_question(call);

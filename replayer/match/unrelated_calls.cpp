@@ -126,7 +126,7 @@ bool Bystanders::passes(const Call& call) {
   if (call.asked.question == Question::pool) return false;
   if (call.asked.question == Question::memory) {
     if (in_arena(call.memory.address)) return false;
-    if (!call.asked.sets) return true;
+    if (!call.asked.sets && !call.shown) return true;
   }
   if (call.ends != Ends::nothing) return false;
   if (!call.traced) return call.host != HostEffect::observe || observes_nothing(call);

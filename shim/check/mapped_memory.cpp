@@ -172,6 +172,12 @@ void MappedMemory::unmap(std::uint64_t most_kept, bool& any) {
   }
 }
 
+bool MappedMemory::holds(std::uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  return after != blocks_.begin() && address - std::prev(after)->first < std::prev(after)->second.bytes;
+}
+
 std::optional<MappedMemory::Object> MappedMemory::find(std::uint64_t address) const {
   const std::lock_guard lock(mutex_);
   auto found = blocks_.upper_bound(address);

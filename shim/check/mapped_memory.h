@@ -62,6 +62,8 @@ class MappedMemory {
 
   // The object that holds the address.
   std::optional<Object> find(std::uint64_t address) const;
+  // Whether it is an address of ours, with an object or none.
+  bool holds(std::uint64_t address) const;
   bool empty() const;
 
   // Restricts what the device may touch; what was restricted before counts no more. Nothing may be running.

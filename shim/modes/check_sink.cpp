@@ -152,6 +152,9 @@ Answer CheckSink::allocate(Call& call) {
 
 // As the driver does, cuMemFree waits for the GPU.
 Answer CheckSink::release(const Call& call) {
+  // The driver refuses other releases, but for what is mapped: that is not the program's mapping.
+  if (!releases_allocation(call) && memory_.holds(call.memory.address))
+    return call.memory.kind == MemoryKind::mapped ? Answer(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
   const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
   if (!object || object->address != call.memory.address) return std::nullopt;
   // A graph would release it each time that it is launched.
@@ -184,10 +187,10 @@ Answer CheckSink::answer(Call& call) {
       call.asked.question != Question::physical)
     return std::nullopt;
   const std::optional<MappedMemory::Object> object = memory_.find(call.memory.address);
-  if (!object) return std::nullopt;
+  if (!object && (call.asked.question == Question::memory || !memory_.holds(call.memory.address))) return std::nullopt;
   if (call.asked.question != Question::memory) {
     options_.log(false, std::string("check: ") + call.symbol +
-                            " fails: memory that the GPU can be kept from has no handle for others");
+                            " fails: memory that the GPU can be kept from cannot be handed to others");
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::call_once(loaded_, [this] { has_driver_ = driver_.load(context_, false) == nullptr; });

@@ -46,7 +46,12 @@ GraphSink::~GraphSink() = default;
 Answer GraphSink::before(Call& call) noexcept {
   recordings_.next_call();
   try {
-    if (const auto answer = receive(call)) return answer;
+    if (const auto answer = receive(call)) {
+      if (!call.shown || !call.asked.sets) return answer;
+      onlookers_.comes(call);  // by the answer others may look
+      onlookers_.went(call, *answer);
+      return answer;
+    }
     onlookers_.comes(call);
   } catch (const std::exception& error) {
     log_.failed(call, error);
@@ -128,7 +133,7 @@ void GraphSink::has_done(const Call& call) {
     memory_.came(call, graphs_.any_analysis());
     graphs_.tell(call);
   }
-  if (others_may_reach(call)) graphs_.tell(call);
+  if (call.shown) graphs_.tell(call);
 }
 
 // ---- captures ----

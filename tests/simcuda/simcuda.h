@@ -105,12 +105,15 @@ int simcuda_race(size_t index, SimcudaRace* out);  // 0 on success
 size_t simcuda_illegal_access_count(void);
 
 // An observer of every call and of every kernel, copy and set that ran, like a profiler. One at a time; null: none.
-// Called on the calling thread, `ran` with the driver locked: neither may call the driver. Calls are numbered from 1.
+// Called on the calling thread, the last two with the driver locked: none may call the driver. Calls are numbered
+// from 1.
 typedef struct SimcudaObserver {
   void* user;
   void (*enter)(void* user, const char* symbol, uint32_t call);
   // `kind`: 0 kernel, 1 copy, 2 set. The call is the one that submitted it; a graph's nodes have the graph's launch.
   void (*ran)(void* user, uint32_t call, int kind, double begin_us, double end_us);
+  // An event's record has run: whoever waits for it goes on. May be null.
+  void (*recorded)(void* user, const void* event);
 } SimcudaObserver;
 
 void simcuda_observe(const SimcudaObserver* observer);

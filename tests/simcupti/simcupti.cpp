@@ -126,7 +126,7 @@ void ran(void*, std::uint32_t call, int kind, double begin_us, double end_us) {
   deliver(std::move(full));
 }
 
-const SimcudaObserver kObserver{nullptr, entered, ran};
+const SimcudaObserver kObserver{nullptr, entered, ran, nullptr};
 
 }  // namespace
 

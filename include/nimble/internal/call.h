@@ -157,6 +157,7 @@ struct Call {
   struct Memory {
     [[gnu::always_inline]] Memory() noexcept {}  // NOLINT(modernize-use-equals-default)
     std::uint64_t address = 0, size = 0;         // of an allocation the address is known in after() only
+    // Of a release: what it can end. `device` stands for all that is allocated on the device.
     MemoryKind kind = MemoryKind::device;
     bool own_pool = false;           // alloc_async: from the program's own pool, or one that it has changed
     bool names_pool = false;         // alloc_async: the call says from which
@@ -201,6 +202,11 @@ struct Call {
 // Whether a context ends with all that is in it. After the release of one reference it may go on.
 inline bool is_end_of_context(const Call& call) {
   return call.kind == CallKind::context_end && call.context && std::strcmp(call.symbol, "cuCtxDetach") != 0;
+}
+
+// Whether it releases memory that was allocated on the device. The driver refuses other releases of such memory.
+inline bool releases_allocation(const Call& call) {
+  return call.kind == CallKind::free_async || (call.kind == CallKind::free && call.memory.kind == MemoryKind::device);
 }
 
 // What Nimble is doing, for the C API: in the order of nimble_phase.

@@ -40,7 +40,21 @@ bool PoolAccess::is_home_of(CUmemoryPool pool, const CUmemLocation& location) {
   return false;
 }
 
-bool MapAccess::is_home_of(CUdeviceptr pointer, const CUmemLocation& location) {
+bool MapAccess::is_home_of(CUdeviceptr pointer, std::size_t bytes, const CUmemLocation& location) {
+  static constinit DriverFunction<decltype(&::cuMemGetAddressRange_v2)> get_range("cuMemGetAddressRange_v2");
+  if (!get_range.get()) return false;
+  const CUdeviceptr end = pointer + bytes;
+  while (pointer < end) {
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    if (!is_at(pointer, location) || get_range.get()(&base, &size, pointer) != CUDA_SUCCESS) return false;
+    if (base + size <= pointer) return false;
+    pointer = base + size;
+  }
+  return true;
+}
+
+bool MapAccess::is_at(CUdeviceptr pointer, const CUmemLocation& location) {
   static constinit DriverFunction<decltype(&::cuMemRetainAllocationHandle)> retain("cuMemRetainAllocationHandle");
   static constinit DriverFunction<decltype(&::cuMemGetAllocationPropertiesFromHandle)> properties_of(
       "cuMemGetAllocationPropertiesFromHandle");

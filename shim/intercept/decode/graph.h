@@ -110,10 +110,13 @@ struct GraphFree {
   }
 };
 
-// A node that allocates: from here on its memory has an address. One that releases.
+// A node that allocates: from here on its memory has an address, by which other devices may reach it, too. One that
+// releases.
 struct GraphAlloc {
-  static void before(Entry, Call&, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
-                     CUDA_MEM_ALLOC_NODE_PARAMS*) {}
+  static void before(Entry, Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
+                     CUDA_MEM_ALLOC_NODE_PARAMS* params) {
+    call.shown = params && is_for_others(*params);
+  }
   static void before(Entry entry, Call& call, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                      std::size_t count, CUgraphNodeParams* params) {
     before(entry, call, out, graph, dependencies, nullptr, count, params);
@@ -123,11 +126,12 @@ struct GraphAlloc {
     if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
       adds_release(call, out, graph, dependencies, data, count, params->free.dptr);
     if (params) shares(call, *params);
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) call.shown = is_for_others(params->alloc);
   }
 
   static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,
                     CUDA_MEM_ALLOC_NODE_PARAMS* params) {
-    known(call, params->dptr, params->bytesize);
+    known(call, *params);
   }
   static void after(Call& call, CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraphNodeParams* params) {
     of_any(call, *params);
@@ -139,12 +143,23 @@ struct GraphAlloc {
 
  private:
   // Graphs may share memory that they hold at different times: it counts as mapped memory.
-  static void known(Call& call, CUdeviceptr pointer, std::size_t bytes) {
-    allocation(call, MemoryKind::mapped, bytes);
-    allocated(call, pointer);
+  template <class Params>
+  static void known(Call& call, const Params& params) {
+    allocation(call, is_for_others(params) ? MemoryKind::external : MemoryKind::mapped, params.bytesize);
+    allocated(call, params.dptr);
+  }
+  // Whether more than its own device reaches it.
+  template <class Params>
+  static bool is_for_others(const Params& params) {
+    const CUmemLocation& home = params.poolProps.location;
+    for (std::size_t i = 0; params.accessDescs && i < params.accessDescCount; ++i) {
+      const CUmemLocation& its = params.accessDescs[i].location;
+      if (grants(params.accessDescs[i]) && (its.type != home.type || its.id != home.id)) return true;
+    }
+    return home.type != CU_MEM_LOCATION_TYPE_DEVICE || params.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED;
   }
   static void of_any(Call& call, const CUgraphNodeParams& params) {
-    if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) known(call, params.alloc.dptr, params.alloc.bytesize);
+    if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) known(call, params.alloc);
     shares(call, params);
   }
   static void shares(Call& call, const CUgraphNodeParams& params) {

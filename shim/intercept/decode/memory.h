@@ -22,10 +22,20 @@ inline void allocation(Call& call, MemoryKind memory, std::uint64_t size) {
   call.memory.size = size;
 }
 
-inline void freed(Call& call, std::uint64_t address) {
+inline void freed(Call& call, std::uint64_t address, MemoryKind memory) {
   event(call, CallKind::free);
+  call.memory.kind = memory;
   call.memory.address = address;
 }
+
+// From now on something other than the program's work on this device may reach its memory.
+inline void shown(Call& call) {
+  event(call, CallKind::hidden);
+  call.note = call.symbol;
+  call.shown = true;
+}
+
+inline bool grants(const CUmemAccessDesc& access) { return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE; }
 
 // Device memory: its address and size.
 struct Alloc {
@@ -99,23 +109,28 @@ struct Map {
   }
 };
 
-// The end of device memory, or of a mapping of another process's memory.
+// The end of device memory.
 struct Free {
   template <class Pointer>
   static void before(Entry, Call& call, Pointer pointer) {
-    freed(call, pointer);
+    freed(call, pointer, MemoryKind::device);
   }
+};
+
+// The end of a mapping of another process's memory.
+struct CloseExternal {
+  static void before(Entry, Call& call, CUdeviceptr pointer) { freed(call, pointer, MemoryKind::external); }
 };
 
 // The end of pinned host memory.
 struct FreeHost {
-  static void before(Entry, Call& call, void* pointer) { freed(call, address_of(pointer)); }
+  static void before(Entry, Call& call, void* pointer) { freed(call, address_of(pointer), MemoryKind::pinned); }
 };
 
 // The end of one or more mappings that lie side by side.
 struct Unmap {
   static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes) {
-    freed(call, pointer);
+    freed(call, pointer, MemoryKind::mapped);
     call.memory.size = bytes;
   }
 };
@@ -126,6 +141,7 @@ struct External {
   template <class Pointer, class... Rest>
   static void before(Entry, Call& call, Pointer*, Rest...) {
     allocation(call, MemoryKind::external, 0);
+    call.shown = true;
   }
   // From another process: the driver knows the size.
   static void after(Call& call, CUdeviceptr* out, CUipcMemHandle, unsigned) { of_unknown_size(call, *out); }
@@ -192,15 +208,6 @@ struct DefaultPool {
   }
 };
 
-// From now on something other than the program's work on this device may reach its memory.
-inline void shown(Call& call) {
-  event(call, CallKind::hidden);
-  call.note = call.symbol;
-  call.shown = true;
-}
-
-inline bool grants(const CUmemAccessDesc& access) { return access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE; }
-
 // Who may reach a pool's memory: from then on allocations of the default pool count as from a pool of the program.
 // Unless the call only takes access away, something else may reach the program's memory, and replay stands aside.
 struct PoolAccess {
@@ -215,17 +222,37 @@ struct PoolAccess {
   static bool is_home_of(CUmemoryPool pool, const CUmemLocation& location);
 };
 
-// Who may reach mapped memory. If that is more than its own device, something else may reach the program's memory, and
-// replay stands aside.
-struct MapAccess {
-  static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t, const CUmemAccessDesc* all,
-                     std::size_t count) {
-    for (std::size_t i = 0; all && i < count; ++i)
-      if (grants(all[i]) && !is_home_of(pointer, all[i].location)) return shown(call);
+// A pool of the program's, or one that the driver has. If it is not of device memory, the host reaches what is
+// allocated from it: something else may reach the program's memory, and replay stands aside.
+struct Pool {
+  static void before(Entry, Call& call, CUmemoryPool*, const CUmemPoolProps* props) {
+    if (props) look(call, props->location, props->allocType);
+  }
+  static void before(Entry, Call& call, CUmemoryPool*, CUmemLocation* location, CUmemAllocationType type) {
+    if (location) look(call, *location, type);
   }
 
  private:
-  static bool is_home_of(CUdeviceptr pointer, const CUmemLocation& location);
+  static void look(Call& call, const CUmemLocation& location, CUmemAllocationType type) {
+    if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) shown(call);
+  }
+};
+
+// Who may reach mapped memory. If that is more than its own device, something else may reach the program's memory, and
+// replay stands aside. What Nimble has mapped is no mapping of the program's.
+struct MapAccess {
+  static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes, const CUmemAccessDesc* all,
+                     std::size_t count) {
+    call.asked.question = Question::physical;
+    call.memory.address = pointer;
+    for (std::size_t i = 0; all && i < count; ++i)
+      if (grants(all[i]) && !is_home_of(pointer, bytes, all[i].location)) return shown(call);
+  }
+
+ private:
+  // Whether all that is mapped there is known to be at this place.
+  static bool is_home_of(CUdeviceptr pointer, std::size_t bytes, const CUmemLocation& location);
+  static bool is_at(CUdeviceptr pointer, const CUmemLocation& location);
 };
 
 // Host memory under a second address for kernels: two names for one object, after which no kernel is taken to reach

@@ -19,11 +19,18 @@ Source source_of(CUpointer_attribute attribute, bool of_capture) {
   }
 }
 
-// These are 32-bit numbers; the others that may be null are handles.
-bool is_flag(CUpointer_attribute attribute) {
-  return attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE ||
-         attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE ||
-         attribute == CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+// Of an attribute that may be null. What is neither a flag nor tokens is a handle.
+std::size_t size_of(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return sizeof(unsigned);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);
+    default:
+      return sizeof(void*);
+  }
 }
 
 }  // namespace
@@ -46,7 +53,7 @@ void fill_in(const Call& call, CUpointer_attribute attribute, void* data) {
       *static_cast<unsigned*>(data) = call.asked.synchronous_copies ? 1 : 0;
       break;
     case Source::none:
-      std::memset(data, 0, is_flag(attribute) ? sizeof(unsigned) : sizeof(void*));
+      std::memset(data, 0, size_of(attribute));
       break;
   }
 }

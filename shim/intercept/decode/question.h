@@ -42,16 +42,19 @@ struct AddressRange {
   }
 };
 
-// Asks about the allocation that holds an address.
+// Asks about the allocation that holds an address. By the tokens that it may ask for a device of another kind reaches
+// the memory: from then on something else may.
 struct PointerAttribute {
   static void before(Entry, Call& call, void*, CUpointer_attribute attribute, CUdeviceptr pointer) {
     ask_about(call, pointer);
-    call.asked.id = attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+    asks_for(call, attribute);
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, void* data, CUpointer_attribute attribute,
                         CUdeviceptr pointer) {
     if (known == CUDA_ERROR_NOT_FOUND) return driver(data, attribute, kNoMemory);
+    // A graph's memory has none.
+    if (call.asked.of_capture && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = known == CUDA_SUCCESS ? driver(data, attribute, pointer) : known;
     if (result == CUDA_SUCCESS) fill_in(call, attribute, data);
     return result;
@@ -59,8 +62,7 @@ struct PointerAttribute {
   static void before(Entry, Call& call, unsigned count, CUpointer_attribute* attributes, void** data,
                      CUdeviceptr pointer) {
     ask_about(call, pointer);
-    for (unsigned i = 0; attributes && data && i < count; ++i)
-      call.asked.id |= attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID;
+    for (unsigned i = 0; attributes && data && i < count; ++i) asks_for(call, attributes[i]);
   }
   template <class Driver>
   static CUresult reply(const Call& call, CUresult known, Driver driver, unsigned count,
@@ -75,6 +77,12 @@ struct PointerAttribute {
         *static_cast<CUdeviceptr*>(data[i]) = pointer;
     }
     return result;
+  }
+
+ private:
+  static void asks_for(Call& call, CUpointer_attribute attribute) {
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) call.asked.id = true;
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) shown(call);
   }
 };
 

@@ -63,6 +63,9 @@ Answer CaptureAllocator::release(const Call& call) {
     uses_.memory.goes(call);
     return std::nullopt;
   }
+  // The driver refuses other releases, but for what is mapped: that is not the program's mapping.
+  if (!releases_allocation(call))
+    return call.memory.kind == MemoryKind::mapped ? Answer(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
   try {
     return release_of_pool(call);
   } catch (const std::exception& error) {  // the driver does not know the memory
@@ -187,7 +190,7 @@ Answer CaptureAllocator::answer_about_memory(Call& call) {
   call.memory.size = found->size;
   call.asked.of_capture = true;
   answers_.answer(call, found->address, uses_.functions.driver(), found->context);
-  if (call.shown) uses_.graphs.tell(call);  // after() does not run
+  if (call.asked.sets && call.shown) uses_.graphs.tell(call);  // after() does not run
   return CUDA_SUCCESS;
 }
 

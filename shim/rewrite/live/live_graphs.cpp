@@ -28,7 +28,7 @@ void LiveGraphs::tell(GraphPair& graph, const Call& call) const {
   // The program learns of the memory behind this: no launch that uses it comes before.
   if (is_allocation(call.kind) && !graph.passes()) keep(graph.facts().memory_comes(call));
   // What is done in the program's order alone may be seen from outside from now on.
-  if (others_may_reach(call)) keep("others may reach its memory now");
+  if (call.shown) keep("others may reach its memory now");
 }
 
 bool LiveGraphs::give_back() const {

@@ -24,11 +24,6 @@
 
 namespace nimble::shim {
 
-// Whether somebody beside the program's own work may see memory of the program's from now on.
-inline bool others_may_reach(const Call& call) {
-  return call.shown || (call.kind == CallKind::alloc && call.memory.kind == MemoryKind::external);
-}
-
 inline bool is_release(CallKind kind) { return kind == CallKind::free || kind == CallKind::free_async; }
 
 class LiveGraphs {

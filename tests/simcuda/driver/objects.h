@@ -25,6 +25,8 @@ struct Tail {
 
 // The event now represents this point; its previous record is forgotten.
 void record_event(CUevent event, const Tail& tail);
+// Of the next event that is made.
+std::uint64_t next_event_id();
 
 }  // namespace simcuda
 
@@ -86,6 +88,7 @@ struct CUmemPoolHandle_st {
   static constexpr std::uint64_t kTag = 0x51'c0'00'04;
   std::uint64_t tag = 0;
   bool is_default = false;
+  bool imported = false;  // from another process
   CUmemPoolProps props{};
   std::map<int, std::uint64_t> attributes;
   std::unordered_map<std::uint64_t, std::vector<simcuda::Block*>> free;  // by capacity, the last freed at the end

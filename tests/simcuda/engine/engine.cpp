@@ -174,7 +174,7 @@ bool Engine::run_one() {
 }
 
 void Engine::complete(Op* op) {
-  if (takes_time(op->work)) observe_run(*op);
+  if (takes_time(op->work) || op->work.kind == WorkKind::kEventRecord) observe_run(*op);
   --pending_;
   --op->context->pending;
   for (Op* successor : op->successors) {

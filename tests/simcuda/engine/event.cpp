@@ -14,6 +14,11 @@ void record_event(CUevent event, const Tail& tail) {
   event->capture_tail.clear();
 }
 
+std::uint64_t next_event_id() {
+  static std::uint64_t ids = 0;
+  return ++ids;
+}
+
 }  // namespace simcuda
 
 SIM_CALL(cuEventCreate, kContext, (CUevent * event, unsigned flags), (event, flags)) {
@@ -21,10 +26,9 @@ SIM_CALL(cuEventCreate, kContext, (CUevent * event, unsigned flags), (event, fla
   if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   *event = call.driver.events.make();
-  static std::uint64_t ids = 0;
   (*event)->flags = flags;
   (*event)->context = call.context;
-  (*event)->id = ++ids;
+  (*event)->id = next_event_id();
   return CUDA_SUCCESS;
 }
 

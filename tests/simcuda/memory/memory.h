@@ -18,7 +18,17 @@
 
 namespace simcuda {
 
-enum class BlockKind : std::uint8_t { kDevice, kPool, kGraph, kManaged, kPinned, kRegistered, kMapped, kGlobal };
+enum class BlockKind : std::uint8_t {
+  kDevice,
+  kPool,
+  kGraph,
+  kManaged,
+  kPinned,
+  kRegistered,
+  kMapped,
+  kGlobal,
+  kOpened
+};
 
 class GraphMemory;
 

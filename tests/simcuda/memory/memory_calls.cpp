@@ -185,21 +185,6 @@ SIM_CALL(cuMemAdvise_v2, kContext, (CUdeviceptr pointer, size_t bytes, CUmem_adv
   return block != nullptr && block->kind == BlockKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Who opens the handle gets the whole allocation: only memory of cuMemAlloc has one. Here no other process can open it.
-SIM_CALL(cuIpcGetMemHandle, kContext, (CUipcMemHandle * handle, CUdeviceptr pointer), (handle, pointer)) {
-  const Block* block = call.driver.memory.find_known(pointer);
-  if (handle == nullptr || block == nullptr || block->kind != BlockKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
-  *handle = {};
-  std::memcpy(handle->reserved, &block->base, sizeof block->base);
-  return CUDA_SUCCESS;
-}
-
-// No pool here has handles that could be exported.
-SIM_CALL(cuMemPoolExportPointer, kContext, (CUmemPoolPtrExportData * exported, CUdeviceptr pointer),
-         (exported, pointer)) {
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
 SIM_CALL(cuMemRangeGetAttribute, kContext,
          (void* data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t count),
          (data, bytes, attribute, pointer, count)) {

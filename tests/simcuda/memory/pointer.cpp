@@ -1,4 +1,5 @@
 // What the driver knows about a pointer.
+#include <array>
 #include <cstring>
 
 #include "tests/simcuda/driver/entry.h"
@@ -59,6 +60,10 @@ CUresult get(Call& call, void* out, CUpointer_attribute attribute, CUdeviceptr p
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!block->on_host() && !managed) return CUDA_ERROR_INVALID_VALUE;
       put(out, pointer);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      if (!plain) return CUDA_ERROR_INVALID_VALUE;
+      put(out, std::array<std::uint64_t, 2>{block->id, 0});
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       put<unsigned>(out, block->synchronous_copies);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "tests/simcuda/engine/submit.h"
 #include "tests/simcuda/graph/capture.h"
@@ -71,6 +73,7 @@ CUresult allocate(Call& call, CUdeviceptr* pointer, std::uint64_t bytes, CUmemor
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid(pool)) return CUDA_ERROR_INVALID_HANDLE;
+  if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = check_stream(stream)) return error;
   if (capturing(stream)) return capture_allocation(stream, bytes, pool->props, pointer);
   if (const CUresult error = forbid_while_capturing(call)) return error;  // as hardware has it (tests/fidelity)
@@ -139,6 +142,12 @@ void return_to_pool(Block* block, CUstream stream, const Tail& tail) {
   block->freed_stream_id = stream != nullptr ? stream->id : 0;
   pool->used -= block->bytes;
   pool->free[block->capacity].push_back(block);
+}
+
+CUmemoryPool make_imported_pool() {
+  CUmemoryPool pool = make_pool(device_props());
+  pool->imported = true;
+  return pool;
 }
 
 CUmemoryPool default_pool() {
@@ -238,12 +247,42 @@ SIM_CALL(cuDeviceSetMemPool, kInit, (CUdevice device, CUmemoryPool pool), (devic
   return CUDA_SUCCESS;
 }
 
+// The host has pools, too, and so has memory that moves between the two.
+static CUresult pool_of(CUmemoryPool* pool, const CUmemLocation* location, CUmemAllocationType type) {
+  if (pool == nullptr || location == nullptr || location->id != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    *pool = default_pool();
+    return CUDA_SUCCESS;
+  }
+  static auto& pools = *new std::map<std::pair<int, int>, CUmemoryPool>();
+  CUmemoryPool& its = pools[{type, location->type}];
+  if (its == nullptr) {
+    CUmemPoolProps props{};
+    props.allocType = type;
+    props.location = *location;
+    its = make_pool(props);
+    its->is_default = true;
+  }
+  *pool = its;
+  return CUDA_SUCCESS;
+}
+SIM_CALL(cuMemGetDefaultMemPool, kInit, (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+         (pool, location, type)) {
+  return pool_of(pool, location, type);
+}
+SIM_CALL(cuMemGetMemPool, kInit, (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+         (pool, location, type)) {
+  return pool_of(pool, location, type);
+}
+
 SIM_CALL(cuMemPoolCreate, kInit, (CUmemoryPool * pool, const CUmemPoolProps* props), (pool, props)) {
-  if (pool == nullptr || props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->location.id != 0) {
+  if (pool == nullptr || props == nullptr || props->location.id != 0 ||
+      (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE && props->location.type != CU_MEM_LOCATION_TYPE_HOST) ||
+      (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE && props->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_NOT_SUPPORTED;
   *pool = make_pool(*props);
   return CUDA_SUCCESS;
 }

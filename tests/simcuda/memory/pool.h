@@ -9,6 +9,8 @@
 namespace simcuda {
 
 CUmemoryPool default_pool();
+// Of another process: nothing can be allocated from it.
+CUmemoryPool make_imported_pool();
 // Gives what is free and no longer in use back to the device.
 void trim_pools(std::uint64_t keep);
 // So does whatever keeps memory that nothing uses: memory is short.

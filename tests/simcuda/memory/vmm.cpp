@@ -76,9 +76,10 @@ bool plain(CUdeviceptr pointer, std::size_t bytes, int protection) {
          MAP_FAILED;
 }
 
-bool is_on_device(const CUmemAllocationProp* prop) {
-  return prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-         prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == 0;
+// On the device, or the host's, which is the same memory here.
+bool is_known_place(const CUmemAllocationProp* prop) {
+  return prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && prop->location.id == 0 &&
+         (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE || prop->location.type == CU_MEM_LOCATION_TYPE_HOST);
 }
 
 }  // namespace
@@ -93,7 +94,7 @@ bool simcuda::is_closed(CUdeviceptr pointer) {
 SIM_CALL(cuMemGetAllocationGranularity, kInit,
          (size_t * granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option),
          (granularity, prop, option)) {
-  if (granularity == nullptr || !is_on_device(prop)) return CUDA_ERROR_INVALID_VALUE;
+  if (granularity == nullptr || !is_known_place(prop)) return CUDA_ERROR_INVALID_VALUE;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }
@@ -135,7 +136,7 @@ SIM_CALL(cuMemCreate, kInit,
          (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp* prop,
           unsigned long long flags),
          (handle, bytes, prop, flags)) {
-  if (handle == nullptr || bytes == 0 || bytes % kGranularity != 0 || flags != 0 || !is_on_device(prop)) {
+  if (handle == nullptr || bytes == 0 || bytes % kGranularity != 0 || flags != 0 || !is_known_place(prop)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
@@ -240,6 +241,8 @@ SIM_CALL(cuMemUnmap, kInit, (CUdeviceptr pointer, size_t bytes), (pointer, bytes
 SIM_CALL(cuMemSetAccess, kInit, (CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count),
          (pointer, bytes, access, count)) {
   if (access == nullptr || count != 1 || access->location.id != 0) return CUDA_ERROR_INVALID_VALUE;
+  // The host reaches all that there is here, whether it is given access or not.
+  const bool is_for_device = access->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const CUdeviceptr end = pointer + bytes;
   auto first = mappings().mapped.find(pointer);
   CUdeviceptr reached = pointer;
@@ -247,6 +250,7 @@ SIM_CALL(cuMemSetAccess, kInit, (CUdeviceptr pointer, size_t bytes, const CUmemA
     reached = one->first + one->second.bytes;
   }
   if (first == mappings().mapped.end() || reached != end) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_for_device) return CUDA_SUCCESS;
   const bool any = access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   const bool write = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (!write) catch_device_faults();

@@ -25,7 +25,12 @@ std::uint32_t observe_call(const char* symbol) {
 
 void observe_run(const Op& op) {
   const SimcudaObserver* const told = observer.load(std::memory_order_acquire);
-  if (told == nullptr || op.call == 0) return;
+  if (told == nullptr) return;
+  if (op.work.kind == WorkKind::kEventRecord) {
+    if (told->recorded != nullptr) told->recorded(told->user, op.work.event.event);
+    return;
+  }
+  if (op.call == 0) return;
   const int kind = op.work.kind == WorkKind::kKernel ? 0 : op.work.kind == WorkKind::kCopy ? 1 : 2;
   told->ran(told->user, op.call, kind, op.begin_us, op.end_us);
 }

@@ -10,7 +10,7 @@ namespace simcuda {
 // A call begins: before the driver is locked. Its number; 0 without an observer.
 std::uint32_t observe_call(const char* symbol);
 
-// An op has run. Under the driver's mutex.
+// An op has run that takes time, or an event's record. Under the driver's mutex.
 void observe_run(const Op& op);
 
 }  // namespace simcuda

@@ -92,6 +92,25 @@ TEST_F(StepPlayerTest, ACapturedFreeIsNotAnswered) {
   EXPECT_FALSE(player_.before(release));
 }
 
+TEST_F(StepPlayerTest, AReleaseOfMemoryOfAnotherKindIsNotAnswered) {
+  bind();
+  const std::uint64_t t = alloc();
+  Call release = call(CallKind::free);
+  release.memory.address = t;
+  release.memory.size = 64;
+  for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::mapped, MemoryKind::external}) {
+    release.memory.kind = kind;
+    EXPECT_FALSE(player_.before(release));
+  }
+  Call c;
+  c.asked.question = Question::memory;
+  c.memory.address = t;
+  EXPECT_EQ(player_.before(c), CUDA_SUCCESS) << "it is there";
+  release.memory.kind = MemoryKind::device;
+  EXPECT_EQ(player_.before(release), CUDA_SUCCESS);
+  EXPECT_EQ(player_.before(c), CUDA_ERROR_NOT_FOUND);
+}
+
 TEST_F(StepPlayerTest, AddressRangesAreTheProgramsAllocations) {
   bind();
   const std::uint64_t t = alloc();

@@ -18,6 +18,8 @@
 
 namespace {
 
+constexpr std::size_t kPage = 4096, kMapping = std::size_t{2} << 20;
+
 CUcontext context;
 CUmemoryPool by_default, own;
 std::set<unsigned long long> ids;  // of all allocations so far
@@ -60,14 +62,31 @@ unsigned long long id_of(CUdeviceptr p) {
   return id;
 }
 
+// So many steps come before calls that would release memory of another kind: until then a replay may be binding, and
+// gives up a step whose memory may be gone.
+constexpr int kBound = 8;
+
+// Calls that are for memory of other kinds: they refuse this one, and leave it as it is.
+template <class Say>
+void say_of_others(CUdeviceptr p, const Say& say) {
+  auto* const host = reinterpret_cast<void*>(p);
+  say("close", cuIpcCloseMemHandle(p));
+  say("free host", cuMemFreeHost(host));
+  say("unregister", cuMemHostUnregister(host));
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  for (const std::size_t bytes : {kMapping, 16 * kMapping}) {
+    say("unmap", cuMemUnmap(p, bytes));
+    say("set access", cuMemSetAccess(p, bytes, &access, 1));
+  }
+}
+
 // Everything about one address, in one line.
-std::string all_about(CUdeviceptr p) {
+std::string all_about(CUdeviceptr p, bool of_others = true) {
   std::string line;
   const auto say = [&](const char* what, CUresult result, const std::string& value = "") {
     line += std::string(" ") + what + "=" + (result == CUDA_SUCCESS ? value : "E" + text(result));
   };
   for (int a = 1; a <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE; ++a) {
-    if (a == CU_POINTER_ATTRIBUTE_P2P_TOKENS) continue;
     unsigned long long v[2] = {};
     const CUresult result = cuPointerGetAttribute(v, static_cast<CUpointer_attribute>(a), p);
     say(text(a).c_str(), result, known(a, v[0], p));
@@ -99,6 +118,10 @@ std::string all_about(CUdeviceptr p) {
   say("advise", cuMemAdvise(p, 16, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
   CUipcMemHandle ipc;
   say("ipc", cuIpcGetMemHandle(&ipc, p), "given");
+  int file = -1;
+  say("range handle",
+      cuMemGetHandleForAddressRange(&file, p / kPage * kPage, kPage, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0), "given");
+  if (of_others) say_of_others(p, say);
   return line;
 }
 
@@ -179,9 +202,9 @@ struct Step : GraphProgram {
           CUdeviceptr there = 0;  // of memory that the last launch has not touched
           const CUresult found = cuPointerGetAttribute(&there, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, input + 8);
           outcome("input E" + text(found) + " at " + text(static_cast<long long>(there - input)));
-          outcome("a" + all_about(a));
-          outcome("b inside" + all_about(b + 40));
-          outcome("past a" + all_about(a + kBytes + 8));
+          outcome("a" + all_about(a, k >= kBound));
+          outcome("b inside" + all_about(b + 40, k >= kBound));
+          outcome("past a" + all_about(a + kBytes + 8, k >= kBound));
           if (sets && k % 2 == 0) outcome("synchronous " + set_synchronous(a, b, k % 4 != 0));
         });
       }
@@ -189,13 +212,13 @@ struct Step : GraphProgram {
       launch_mix(input, a, b, static_cast<unsigned>(5));
       launch_update(out[0], b);
       CHECK(cuMemFreeAsync(a, stream));
-      if (asks && !with_pool) ask([&] { outcome("freed" + all_about(a + 4)); });
+      if (asks && !with_pool) ask([&] { outcome("freed" + all_about(a + 4, k >= kBound)); });
       launch_update(out[1], b);
       CHECK(cuMemFreeAsync(b, stream));
       if (asks) {
         ask([&] {
           if (with_pool) return pool("after");
-          outcome("both freed" + all_about(b));
+          outcome("both freed" + all_about(b, k >= kBound));
           outcome("b freed again E" + text(cuMemFreeAsync(b, stream)) + " E" + text(cuMemFree(b)) + " E" +
                   text(cuMemFreeAsync(b + 16, stream)));
         });

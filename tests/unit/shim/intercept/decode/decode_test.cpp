@@ -154,6 +154,15 @@ TEST(DecodeMemory, SeveralMappingsEndAtOnce) {
   EXPECT_EQ(call.memory.size, 8192u);
 }
 
+TEST(DecodeMemory, WhichReleaseEndsAnAllocation) {
+  void* const host = nullptr;
+  EXPECT_TRUE(releases_allocation(decode<Free>(CUdeviceptr{4096})));
+  EXPECT_TRUE(releases_allocation(decode<FreeAsync>(CUdeviceptr{4096}, kStream)));
+  EXPECT_FALSE(releases_allocation(decode<FreeHost>(host)));
+  EXPECT_FALSE(releases_allocation(decode<Unmap>(CUdeviceptr{4096}, std::size_t{4096})));
+  EXPECT_FALSE(releases_allocation(decode<CloseExternal>(CUdeviceptr{4096})));
+}
+
 TEST(DecodeMemory, AllocationsOfAPoolThatTheProgramPutInPlaceAreItsOwn) {
   CUdeviceptr out = 0;
   EXPECT_FALSE(decode<AllocAsync>(&out, std::size_t{64}, kStream).memory.own_pool);
@@ -178,6 +187,38 @@ TEST(DecodeMemory, WhoIsGrantedAccessMayLook) {
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   EXPECT_FALSE(decode<MapAccess>(CUdeviceptr{4096}, std::size_t{4096}, &access, std::size_t{1}).shown);
   EXPECT_TRUE(decode<Hidden>(CUcontext{nullptr}, 0u).shown);  // cuCtxEnablePeerAccess
+}
+
+TEST(DecodeMemory, WhatIsMappedIsAskedFor) {
+  const CUmemAccessDesc* const none = nullptr;
+  const Call call = decode<MapAccess>(CUdeviceptr{4096}, std::size_t{4096}, none, std::size_t{0});
+  EXPECT_EQ(call.asked.question, Question::physical);
+  EXPECT_EQ(call.memory.address, 4096u);
+  EXPECT_FALSE(call.shown);
+}
+
+TEST(DecodeMemory, TheHostReachesPoolsThatAreNotADevices) {
+  CUmemoryPool pool = nullptr;
+  CUmemPoolProps props{};
+  const auto creates = [&](CUmemAllocationType type, CUmemLocationType where) {
+    props.allocType = type;
+    props.location.type = where;
+    return decode<Pool>(&pool, static_cast<const CUmemPoolProps*>(&props)).shown;
+  };
+  EXPECT_FALSE(creates(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE));
+  EXPECT_TRUE(creates(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_HOST));
+  EXPECT_TRUE(creates(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE));
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_HOST, {0}};
+  EXPECT_TRUE(decode<Pool>(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED).shown);
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  EXPECT_FALSE(decode<Pool>(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED).shown);
+}
+
+TEST(DecodeMemory, WhatAnotherProcessHasIsShownToIt) {
+  CUdeviceptr out = 0;
+  const Call call = decode<External>(&out, CUipcMemHandle{}, 0u);
+  EXPECT_EQ(call.memory.kind, MemoryKind::external);
+  EXPECT_TRUE(call.shown);
 }
 
 TEST(DecodeCode, ATensorMapHidesAnAddressThatItDoesNotHold) {
@@ -315,6 +356,39 @@ TEST(DecodeGraph, ANodeThatReleasesSaysWhatAndWhere) {
     EXPECT_EQ(call.arguments[3], reinterpret_cast<const void*>(two));
   }
   EXPECT_EQ(decode<GraphAlloc>(&out, graph, nodes, two, &other).graph.edit, GraphEdit::none);
+}
+
+TEST(DecodeGraph, ANodeThatAllocatesForOthersIsShown) {
+  const auto graph = reinterpret_cast<CUgraph>(0x40);
+  const CUgraphNode* const nodes = nullptr;
+  const CUgraphEdgeData* const edges = nullptr;
+  CUgraphNode out = nullptr;
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUgraphNodeParams node{};
+  node.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  node.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  node.alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  node.alloc.accessDescs = &access;
+  node.alloc.accessDescCount = 1;
+  const auto is_shown = [&](bool expected) {
+    const std::size_t none = 0;
+    CUDA_MEM_ALLOC_NODE_PARAMS params{};
+    params.poolProps = node.alloc.poolProps;
+    params.accessDescs = &access;
+    params.accessDescCount = 1;
+    for (Call call :
+         {decode<GraphAlloc>(&out, graph, nodes, none, &params), decode<GraphAlloc>(&out, graph, nodes, none, &node),
+          decode<GraphAlloc>(&out, graph, nodes, edges, none, &node)}) {
+      EXPECT_EQ(call.shown, expected);
+      GraphAlloc::after(call, &out, graph, nodes, none, &node);
+      EXPECT_EQ(call.memory.kind, expected ? MemoryKind::external : MemoryKind::mapped);
+    }
+  };
+  is_shown(false);
+  access.location.id = 1;
+  is_shown(true);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  is_shown(false);
 }
 
 TEST(DecodeCapture, OnlyWhatReplacesTheOrderUndoesIt) {

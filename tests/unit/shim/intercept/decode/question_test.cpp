@@ -55,6 +55,28 @@ TEST(DecodeQuestion, MemoryOfACaptureHasNoPool) {
   EXPECT_EQ(handle, 0u);
 }
 
+TEST(DecodeQuestion, ByItsTokensADeviceOfAnotherKindReachesMemory) {
+  CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {5, 6};
+  void* const data = &tokens;
+  Call call = decode<PointerAttribute>(data, CU_POINTER_ATTRIBUTE_P2P_TOKENS, CUdeviceptr{100});
+  EXPECT_TRUE(call.shown);
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+  void* all[] = {nullptr, data};
+  EXPECT_TRUE(decode<PointerAttribute>(2u, attributes, all, CUdeviceptr{100}).shown);
+  EXPECT_FALSE(decode<PointerAttribute>(1u, attributes, all, CUdeviceptr{100}).shown);
+  const auto reply = [&] {
+    return PointerAttribute::reply(call, CUDA_SUCCESS, no_driver, data, CU_POINTER_ATTRIBUTE_P2P_TOKENS, 100);
+  };
+  EXPECT_EQ(reply(), CUDA_SUCCESS);
+  EXPECT_EQ(tokens.vaSpaceToken, 6u);
+  call.asked.of_capture = true;
+  EXPECT_EQ(reply(), CUDA_ERROR_INVALID_VALUE) << "a graph's memory has none";
+  const auto driver = [](unsigned, CUpointer_attribute*, void**, CUdeviceptr) { return CUDA_SUCCESS; };
+  EXPECT_EQ(PointerAttribute::reply(call, CUDA_SUCCESS, driver, 2u, attributes, all, 100), CUDA_SUCCESS);
+  EXPECT_EQ(tokens.p2pToken, 0u);
+  EXPECT_EQ(tokens.vaSpaceToken, 0u);
+}
+
 TEST(DecodeQuestion, SeveralAttributesAtOnce) {
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   std::size_t size = 0;

@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 import harness
@@ -358,6 +359,20 @@ class Bounds(FilesTest):
         self.assertIn("steps found (NIMBLE_STEPS=30)", said)
         self.assertTrue(60 < self.calls() <= 6001, self.calls())
         self.analyze("trace.json", "-o", "schedule.json", "--quiet")
+
+    def test_steps_are_found_where_others_use_all_cores(self):
+        cores, others = os.sched_getaffinity(0), []
+        try:
+            os.sched_setaffinity(0, {min(cores)})
+            others += [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+            said = self.run_program(["own_files", "steps", 300000], mode="record", NIMBLE_TRACE="trace.json", NIMBLE_STEPS=30,
+                                    NIMBLE_LOG="info").stderr
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+            os.sched_setaffinity(0, cores)
+        self.assertIn("steps found (NIMBLE_STEPS=30)", said)
 
     def test_steps_that_do_not_come(self):
         self.record("steps", 20, NIMBLE_STEPS=1000)

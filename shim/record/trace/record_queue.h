@@ -134,7 +134,7 @@ class RecordQueue {
   // Whether records have been dropped, so that the text ends before them. Any thread.
   bool failed() const { return broken_ || refusing_; }
 
-  // These four take no lock that push() takes: a lowest-priority thread, which may be preempted while it holds one,
+  // These four take no lock that push() takes: a low-priority thread, which may be preempted while it holds one,
   // would keep the program's threads waiting.
 
   // Makes the writer look soon: another thread is waiting for what was pushed.

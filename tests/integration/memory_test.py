@@ -112,6 +112,25 @@ class Shortage(ProgramTest):
         self.assertNotIn("told 2", without)
         self.assertEqual(with_it, without)
 
+    def test_a_recording_has_none_of_the_devices(self):
+        for settings in ({"NIMBLE_TIMING": "events"}, {"NIMBLE_PROBE": "writes"},
+                         {"NIMBLE_CAPTURE": "bundle", "NIMBLE_BUNDLE": self.path("bundle")}, {"NIMBLE_STEPS": 10}):
+            for args in (("retired", "alloc"), ("many", 2), ("steps", 200)):
+                with self.subTest(args=args, **settings):
+                    with_it, without = self.outputs(*args, mode="record", NIMBLE_TRACE=self.path("trace.json"), **settings)
+                    self.assertNotIn("told 2", without)
+                    self.assertEqual(with_it, without)
+
+    def test_a_replayed_step_is_released_if_the_program_needs_its_memory(self):
+        schedule = self.make_schedule(["shortage", "steps", 400])
+        for args in (("steps", 1200), ("steps", 1200, "cancelled")):
+            with self.subTest(args):
+                with_it, without = self.outputs(*args, mode="replay", NIMBLE_SCHEDULE=schedule,
+                                                NIMBLE_STATS=self.path("stats.json"))
+                self.assertNotIn("told 2", without)
+                self.assertEqual(with_it, without)
+                self.assertGreater(self.read_json("stats.json")["steps_replayed"], 100)
+
     def test_a_thread_that_is_cancelled_meanwhile_goes_on(self):
         for args, settings in ((("retired", "alloc"), GRAPHS),
                                (("steps", 1200), {"mode": "auto", "NIMBLE_AUTO_LIMIT": 16})):

@@ -11,9 +11,11 @@
 
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/process/kept_errno.h"
+#include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "shim/driver/guard.h"
 #include "shim/intercept/decode/launch.h"
+#include "shim/process/host_room.h"
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
 #include "shim/record/facts/current_call.h"
@@ -159,7 +161,7 @@ Answer Recorder::before(Call& call) noexcept try {
   t_pending.begin_ns = now_ns();
   return std::nullopt;
 } catch (const std::exception& error) {
-  give_up(error.what());
+  give_up(error);
   return std::nullopt;
 }
 
@@ -233,7 +235,7 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
   keep(record, observed.accesses);
   for (const auto& observer : observers_) observer->kept(record.call, result, record.seq);
 } catch (const std::exception& error) {
-  give_up(error.what());
+  give_up(error);
 }
 
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
@@ -343,7 +345,7 @@ void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcep
   queue_.push(record, [](Record&) {});
   if (steps_) steps_->mark(begins, thread, record.seq);
 } catch (const std::exception& error) {
-  give_up(error.what());
+  give_up(error);
 }
 
 SinkReport Recorder::report() {
@@ -356,8 +358,20 @@ SinkReport Recorder::report() {
   return report;
 }
 
+// What the recording needs next may be all that the driver has left.
+bool Recorder::give_back(const Call& /*call*/) noexcept {
+  if (given_back_.load(std::memory_order_relaxed) || host_has_room() || given_back_.exchange(true)) return false;
+  give_up(kHostIsFull);
+  return queue_.let_end();
+}
+
 // Out of memory or threads. A trace with a hole would be worthless: it ends here.
+void Recorder::give_up(const std::exception& error) noexcept {
+  give_up(dynamic_cast<const std::bad_alloc*>(&error) ? kHostIsFull : error.what());
+}
+
 void Recorder::give_up(const char* why) noexcept try {
+  const MemoryReserve reserve;
   if (queue_.stop({why})) return;
   step_aside();
   log(LogLevel::error, options_.path + ": recording ends here: " + why);
@@ -368,6 +382,7 @@ void Recorder::give_up(const char* why) noexcept try {
 
 // Calls in flight count as recorded until CUPTI is released.
 void Recorder::step_aside() noexcept try {
+  const MemoryReserve reserve;
   stop_watching();
   tell_queue();
   passes_.store(true, std::memory_order_relaxed);
@@ -395,7 +410,7 @@ void Recorder::finish() noexcept try {
   queue_.close();
   tell_observers_end();
 } catch (const std::exception& error) {
-  give_up(error.what());
+  give_up(error);
 }
 
 void Recorder::finish_interrupted() noexcept { queue_.close(/*interrupted=*/true); }

@@ -59,6 +59,7 @@ class Recorder final : public CallSink {
   void hurry() { queue_.hurry(); }
   void finish() noexcept override;
   void finish_interrupted() noexcept override;
+  bool give_back(const Call& call) noexcept override;
   bool forked() noexcept override;
 
  private:
@@ -73,6 +74,7 @@ class Recorder final : public CallSink {
   // Fills in what the record holds beyond the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
   void give_up(const char* why) noexcept;
+  void give_up(const std::exception& error) noexcept;
   // Ends the recording while the program goes on: stops the observers, and lets calls pass.
   void step_aside() noexcept;
   // Tells the queue how complete the recording is. Once.
@@ -97,6 +99,7 @@ class Recorder final : public CallSink {
   std::unique_ptr<StepCount> steps_;  // if the recording ends after some
   std::atomic<bool> watching_{false};
   std::atomic<bool> passes_{false};  // the recording is over
+  std::atomic<bool> given_back_{false};
   std::mutex stop_watching_mutex_;
   const RecordObservers observers_;
   pid_t watching_process_ = 0;

@@ -21,7 +21,9 @@ namespace {
 
 constexpr std::uint64_t kFirstLook = 256;            // calls
 constexpr std::chrono::milliseconds kLookEvery{10};  // for whether there are enough
-constexpr int kLowestPriority = 19;
+// How much nicer than the program's threads the search is. The nicest of all would get next to nothing on a machine
+// whose cores are all in use: the recording would not end.
+constexpr int kNicer = 5;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ void StepCount::look(std::function<std::uint64_t()> calls) {
   looking_ = true;
   const bool runs = start_own_thread([this, calls = std::move(calls)] {
     const Guard guard;
-    ::setpriority(PRIO_PROCESS, 0, kLowestPriority);  // this thread only
+    ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);  // of this thread only
     try {
       work(calls);
     } catch (const std::exception&) {  // out of memory: it goes on to its limit

@@ -1,6 +1,6 @@
 // NIMBLE_STEPS: ends a recording once it holds as many steps as the user wants.
 //
-// Steps that the program marks are counted as they come. If it marks none, a background thread of the lowest priority
+// Steps that the program marks are counted as they come. If it marks none, a background thread of a low priority
 // searches what has been written so far for the step that the analyzer would find: each time at a multiple of the
 // length, so that all looks together read it only a few times. It makes no driver call, and only the destructor waits
 // for it. The recording ends between two calls of the program (RecordQueue::stop).

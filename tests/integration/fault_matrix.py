@@ -59,6 +59,25 @@ def modes(schedule):
     ]
 
 
+def recordings():
+    """More columns: mode record with what else it can do."""
+    def record(name, **variables):
+        return Mode(name, NIMBLE_MODE="record", **variables)
+    return [
+        record("events", NIMBLE_TIMING="events"),
+        record("probe", NIMBLE_PROBE="writes"),
+        record("bundle", NIMBLE_CAPTURE="bundle", NIMBLE_BUNDLE="trace.bundle"),
+        record("steps", NIMBLE_STEPS="20", NIMBLE_TRACE_LIMIT="1"),
+        record("first", NIMBLE_PROBE="writes", NIMBLE_PROBE_FIRST="40", NIMBLE_PROBE_LIMIT="1", NIMBLE_TIMING="none"),
+    ]
+
+
+def some_recordings(number):
+    """One of them, another for each number; all if the environment says NIMBLE_TEST_FAULTS=all."""
+    every = recordings()
+    return every if os.environ.get("NIMBLE_TEST_FAULTS") == "all" else [every[number % len(every)]]
+
+
 def in_place_of_the_shim(what):
     """A column whose library is in the program's way."""
     library = os.path.join(os.path.dirname(harness.BUILD.library), "libbreaking.so")
@@ -184,8 +203,8 @@ class Table:
     def __init__(self, columns):
         self.columns, self.rows, self.red = columns, [], []
 
-    def add(self, fault, words=(), **variables):
-        """Runs one row: returns the cells that are red."""
+    def add(self, fault, words=(), also=(), **variables):
+        """Runs one row, of which `also` are more columns: returns the cells that are red."""
         plain = run(fault, PLAIN, words)
         again = run(fault, PLAIN, words)
         before = len(self.red)
@@ -195,10 +214,10 @@ class Table:
         if wrong:  # then nothing can be said of the cells
             self.red.append((fault.name, "plain", wrong))
         cells = []
-        for mode in self.columns:
+        for mode in (*self.columns, *also):
             seen = run(fault, mode, words, **variables)
             found = seen.differences(plain)
-            cells.append("ok" if not found else "RED")
+            cells.append(("" if mode in self.columns else f"{mode.name} ") + ("ok" if not found else "RED"))
             if found:
                 said = seen.err.decode(errors="replace").strip().splitlines()
                 self.red.append((fault.name, mode.name, found + [f"(it said: {line})" for line in said[-2:]]))

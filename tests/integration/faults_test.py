@@ -121,8 +121,8 @@ class Faults(FaultTest):
 
     def matrix(self, group):
         table = self.table()
-        for fault in GROUPS[group]():
-            table.add(fault)
+        for number, fault in enumerate(GROUPS[group](), start=list(GROUPS).index(group)):
+            table.add(fault, also=fault_matrix.some_recordings(number))
         fault_matrix.say(table.text())
         self.assertEqual(len(table.red), 0, "cells are red")
 
@@ -135,17 +135,22 @@ class Allocations(FaultTest):
     """The host's memory runs out for the shim alone, at one allocation or from one on."""
 
     def test_allocations(self):
-        self.check({})
+        self.check({}, number=0)
 
     def test_allocations_of_the_c_library_for_us(self):
-        self.check({"FAULT_CALLER": "libc"})
+        self.check({"FAULT_CALLER": "libc"}, number=1)
 
-    def check(self, which):
-        which = {"LD_PRELOAD": os.path.join(os.path.dirname(harness.BUILD.library), "libfailing_host.so"), **which}
+    def test_allocations_on_a_small_stack_without_threads(self):
+        # The one thread that can be started is the program's own.
+        self.check({"SMALL_STACK": "64", "NO_THREADS": "1"}, ("small_stack", "no_threads", "failing_host"), number=2)
+
+    def check(self, which, preloaded=("failing_host",), number=0):
+        beside = [os.path.join(os.path.dirname(harness.BUILD.library), f"lib{name}.so") for name in preloaded]
+        which = {"LD_PRELOAD": ":".join(beside), **which}
         fault = Fault("allocation")
         plain = fault_matrix.run(fault, fault_matrix.PLAIN)
         red = []
-        for mode in self.table().columns:
+        for mode in (*self.table().columns, *fault_matrix.some_recordings(number)):
             count = self.path("count")
             seen = fault_matrix.run(fault, mode, FAULT_COUNT=count, FAULT_ONCE="1", **which)
             red += [(mode.name, found) for found in seen.differences(plain)]
@@ -204,12 +209,18 @@ class Itself(FaultTest):
             fault_matrix.TIMEOUT = before
 
     def test_the_modes_do_their_work(self):
-        for mode in self.table().columns:
+        for mode in (*self.table().columns, *fault_matrix.recordings()):
             with self.subTest(mode.name):
                 seen = fault_matrix.run(Fault("no fault", "tell"), mode, NIMBLE_HOLD_US="60000000")
                 said = seen.err.decode()
-                if mode.name == "record":
+                if mode.variables.get("NIMBLE_MODE") == "record":
                     self.assertIn("trace.json", seen.ours)
+                if mode.name == "steps":
+                    self.assertIn("steps found (NIMBLE_STEPS=20)", said)
+                if mode.name in ("probe", "first"):
+                    self.assertRegex(said, r"probe: [1-9]\d* of \d+ launches compared")
+                if mode.name == "bundle":
+                    self.assertIn("trace.bundle: a step", said)
                 if mode.name in ("replay", "auto"):
                     self.assertGreater(seen.ours["stats.json"]["steps_replayed"], 20)
                 if mode.name == "regions":

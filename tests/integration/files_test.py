@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 import harness
@@ -259,6 +260,51 @@ class FilesOfOthers(FilesTest):
         self.assertEqual(self.names(), ["other", "trace.json", "trace.nimble.2.json", "trace.nimble.3.json", "trace.nimble.json"])
 
 
+class ModesWithoutFiles(FilesTest):
+    """Modes that read and write no trace and no schedule, beside files of those names: a profiler's, say."""
+
+    MODES = {"off": {"mode": "off"}, "auto": {"mode": "auto"}, "regions": {"mode": "regions"},
+             "check": {"mode": "check", "NIMBLE_CHECK_EVERY": 1}, "graphs": {"mode": "off", "NIMBLE_GRAPHS": "rewrite"}}
+    PROGRAMS = (["own_files", "steps", 200], ["regions", "region", 12], ["rewritten", "branches", 3])
+    NAMES = ("schedule.json", "trace.json")
+
+    def facts(self):
+        """What another process may see of the files."""
+        found = {}
+        for name in self.names():
+            told = os.lstat(self.path(name))
+            found[name] = (self.text(name), told.st_ino, told.st_mode, told.st_mtime_ns, told.st_ctime_ns)
+        return found
+
+    @staticmethod
+    def computed(done):
+        """Without what Nimble answered to a begin of a region."""
+        return [line for line in done.stdout.splitlines() if not line.startswith("begin:")]
+
+    def test_files_of_their_names_stay(self):
+        for program in self.PROGRAMS:
+            plain = self.computed(self.run_program(program))
+            for mode, settings in self.MODES.items():
+                for text in (PROFILE, "{", ""):
+                    with self.subTest(program=program, mode=mode, text=text[:10]):
+                        for name in self.NAMES:
+                            self.write(name, text)
+                        before = self.facts()
+                        done = self.run_program(program, **settings)
+                        self.assertEqual((self.facts(), self.computed(done)), (before, plain))
+                        for name in self.NAMES:
+                            self.assertNotIn(name, done.stderr)
+
+    def test_files_that_the_program_writes_meanwhile_are_its_own(self):
+        words = ["steps", 60, "open", "trace.json", "write", "schedule.json", "steps", 60, "remove", "schedule.json", "steps", 60]
+        plain = self.run_program(["own_files", *words])
+        for mode, settings in self.MODES.items():
+            with self.subTest(mode=mode):
+                os.remove(self.path("trace.json"))
+                done = self.run_program(["own_files", *words], **settings)
+                self.assertEqual((self.names(), self.text("trace.json"), done.stdout), (["trace.json"], PROFILE, plain.stdout))
+
+
 class Leftovers(FilesTest):
     def killed(self, *words):
         process = self.start("steps", 500, *words, "wait")
@@ -358,6 +404,20 @@ class Bounds(FilesTest):
         self.assertIn("steps found (NIMBLE_STEPS=30)", said)
         self.assertTrue(60 < self.calls() <= 6001, self.calls())
         self.analyze("trace.json", "-o", "schedule.json", "--quiet")
+
+    def test_steps_are_found_where_others_use_all_cores(self):
+        cores, others = os.sched_getaffinity(0), []
+        try:
+            os.sched_setaffinity(0, {min(cores)})
+            others += [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+            said = self.run_program(["own_files", "steps", 300000], mode="record", NIMBLE_TRACE="trace.json", NIMBLE_STEPS=30,
+                                    NIMBLE_LOG="info").stderr
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+            os.sched_setaffinity(0, cores)
+        self.assertIn("steps found (NIMBLE_STEPS=30)", said)
 
     def test_steps_that_do_not_come(self):
         self.record("steps", 20, NIMBLE_STEPS=1000)

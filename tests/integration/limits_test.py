@@ -264,6 +264,16 @@ class NoThreads(LimitsTest):
                         if most == 0 and name in ("record", "replay", "auto"):
                             self.assertIn("cannot be started", done.stderr)
 
+    def test_nor_does_it_need_the_stack_then(self):
+        for args in (["rewritten", "pool", 12], ["chaos", 30, 0]):
+            plain = self.run_program(args, LD_PRELOAD=beside("small_stack"), SMALL_STACK=SMALL)
+            for most in 1, 2:  # the first is the program's own
+                for name in MODES:
+                    with self.subTest(program=args, mode=name, most=most):
+                        done = self.in_mode(name, args, LD_PRELOAD=f"{beside('small_stack')}:{preload('no_threads')}",
+                                            NO_THREADS=most, SMALL_STACK=SMALL)
+                        self.assertEqual(digest(plain), digest(done))
+
 
 if __name__ == "__main__":
     harness.main()

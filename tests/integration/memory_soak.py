@@ -17,10 +17,12 @@ MODES = {
     "graphs": GRAPHS,
     "graphs in 1 MiB": {**GRAPHS, "NIMBLE_AUTO_LIMIT": 1},
     "record": {"mode": "record", "NIMBLE_TRACE": "/dev/null"},
+    "record 4 MiB": {"mode": "record", "NIMBLE_TRACE": "trace.json", "NIMBLE_TRACE_LIMIT": 4},  # ends early; the program goes on
     "record untimed": {"mode": "record", "NIMBLE_TRACE": "/dev/null", "NIMBLE_TIMING": "none"},
     "replay": {"mode": "replay", "NIMBLE_TUNE": "start"},
     "auto": {"mode": "auto", "NIMBLE_AUTO_WAIT": 0, "NIMBLE_AUTO_LIMIT": 8, "NIMBLE_TUNE": "start"},
     "regions": {"mode": "regions"},
+    "check": {"mode": "check", "NIMBLE_CHECK_EVERY": 1000},
 }
 # What a round is worth: launches are many to a round of another kind.
 WORKS = {"graphs": 1, "unlaunched": 1, "launches": 14, "phases": 14, "objects": 0.2, "threads": 0.2, "recordings": 0.02,

@@ -112,6 +112,25 @@ class Shortage(ProgramTest):
         self.assertNotIn("told 2", without)
         self.assertEqual(with_it, without)
 
+    def test_a_recording_has_none_of_the_devices(self):
+        for settings in ({"NIMBLE_TIMING": "events"}, {"NIMBLE_PROBE": "writes"},
+                         {"NIMBLE_CAPTURE": "bundle", "NIMBLE_BUNDLE": self.path("bundle")}, {"NIMBLE_STEPS": 10}):
+            for args in (("retired", "alloc"), ("many", 2), ("steps", 200)):
+                with self.subTest(args=args, **settings):
+                    with_it, without = self.outputs(*args, mode="record", NIMBLE_TRACE=self.path("trace.json"), **settings)
+                    self.assertNotIn("told 2", without)
+                    self.assertEqual(with_it, without)
+
+    def test_a_replayed_step_is_released_if_the_program_needs_its_memory(self):
+        schedule = self.make_schedule(["shortage", "steps", 400])
+        for args in (("steps", 1200), ("steps", 1200, "cancelled")):
+            with self.subTest(args):
+                with_it, without = self.outputs(*args, mode="replay", NIMBLE_SCHEDULE=schedule,
+                                                NIMBLE_STATS=self.path("stats.json"))
+                self.assertNotIn("told 2", without)
+                self.assertEqual(with_it, without)
+                self.assertGreater(self.read_json("stats.json")["steps_replayed"], 100)
+
     def test_a_thread_that_is_cancelled_meanwhile_goes_on(self):
         for args, settings in ((("retired", "alloc"), GRAPHS),
                                (("steps", 1200), {"mode": "auto", "NIMBLE_AUTO_LIMIT": 16})):
@@ -119,6 +138,57 @@ class Shortage(ProgramTest):
                 with_it, without = self.outputs(*args, "cancelled", **settings)
                 self.assertIn("digest", without)
                 self.assertEqual(with_it, without)
+
+
+@unittest.skipIf(os.environ.get("NIMBLE_TEST_PRELOAD"), "a sanitizer has use for the memory")
+class HostShortage(ProgramTest):
+    """The host's memory is taken, but for what the program and the driver need."""
+
+    STEPS = 400
+    MODES = {"off": {"mode": "off"}, "graphs": GRAPHS, "auto": {"mode": "auto"}, "regions": {"mode": "regions"}}
+
+    def run_full(self, left, **settings):
+        return self.run_program(["host_full", self.STEPS, left], timeout=60, **settings)
+
+    def record(self, left, **settings):
+        trace = self.path("trace.json")
+        done = self.run_full(left, mode="record", NIMBLE_TRACE=trace, NIMBLE_LOG="info", **settings)
+        events = self.read_json("trace.json")
+        self.assertEqual((events[0]["name"], events[-1]["name"]), ("nimble.trace", "nimble.end"))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".part")], [])
+        return done, {event["name"] for event in events}
+
+    def test_a_recording_ends_and_says_so(self):
+        for settings in ({}, {"NIMBLE_TIMING": "events"}, {"NIMBLE_TIMING": "none"}, {"NIMBLE_PROBE": "writes"},
+                         {"NIMBLE_STEPS": 1000}):
+            for left in (64, 256, 512):
+                plain = self.run_full(left)
+                self.assertIn(f"result 0: {7 * self.STEPS} times", plain.stdout)
+                with self.subTest(left=left, **settings):
+                    done, names = self.record(left, **settings)
+                    self.assertEqual(done.stdout, plain.stdout)
+                    self.assertIn("recording ends here: the host's memory is full. wrote", done.stderr)
+                    self.assertIn("nimble.stopped", names)
+
+    def test_a_call_that_then_gets_no_memory_is_made_once_more(self):
+        inject = f"cuMemsetD32Async:{self.STEPS // 4 + 2}:2"
+        for left in (64, -1):
+            with self.subTest(left=left):
+                plain = self.run_full(left, SIMCUDA_INJECT=inject)
+                self.assertIn("result 2: 1 times", plain.stdout)
+                done, names = self.record(left, SIMCUDA_INJECT=inject)
+                if left < 0:  # it is the device that has none
+                    self.assertEqual(done.stdout, plain.stdout)
+                    self.assertNotIn("nimble.stopped", names)
+                else:
+                    self.assertEqual(done.stdout, self.run_full(left).stdout)
+                    self.assertIn("nimble.stopped", names)
+
+    def test_other_modes(self):
+        plain = self.run_full(64)
+        for mode, settings in self.MODES.items():
+            with self.subTest(mode=mode):
+                self.assertEqual(self.run_full(64, **settings).stdout, plain.stdout)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,13 @@ class RecordBuffer {
     return place;
   }
 
+  // Whether append() needs no memory. It looks no further than at the next chunk.
+  bool has_room(std::size_t bytes) const {
+    for (std::size_t at = at_; at < chunks_.size() && at < at_ + 2; ++at)
+      if (chunks_[at].size - chunks_[at].used >= bytes) return true;
+    return false;
+  }
+
   std::size_t size() const { return size_; }
 
   // Calls `read(begin, bytes)` for what was appended, in order, several whole pieces at a time.

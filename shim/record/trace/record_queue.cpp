@@ -9,10 +9,12 @@
 #include <thread>
 
 #include "nimble/internal/files/own_file.h"
+#include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
 #include "nimble/internal/process/quiet_file.h"
 #include "shim/driver/guard.h"
+#include "shim/process/host_room.h"
 #include "shim/process/log.h"
 #include "shim/record/facts/graph_table.h"
 #include "shim/record/trace/trace_writer.h"
@@ -28,6 +30,9 @@ constexpr std::chrono::milliseconds kPeriod{50};             // otherwise write 
 // At the end of the process: how long to wait for a writer that makes no progress.
 constexpr std::chrono::milliseconds kPatience{5000}, kPatienceInside{300};
 constexpr std::chrono::microseconds kLook{200};
+
+// While the program waits for memory that the writer has.
+constexpr std::chrono::milliseconds kPatienceForMemory{1000};
 
 }  // namespace
 
@@ -111,6 +116,7 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   } else if (buffer_.size() + bytes > kWakeBytes && buffer_.size() <= kWakeBytes) {
     wake_writer_.notify_one();
   }
+  if (!buffer_.has_room(bytes) && !host_has_room()) throw std::bad_alloc();
   return true;
 }
 
@@ -163,22 +169,45 @@ void RecordQueue::try_to_make_writer() noexcept try { make_writer(); } catch (..
 // A failure here, most likely out of memory, ends the recording and nothing else.
 void RecordQueue::run() noexcept {
   try {
-    return write_all();
+    write_all();
+  } catch (const std::bad_alloc&) {
+    cut_short(kHostIsFull);
   } catch (const std::exception& error) {
-    try {
-      log(LogLevel::error, options_.path + ": recording ends here: " + error.what());
-    } catch (...) {  // no message
-    }
+    cut_short(error.what());
   } catch (...) {
+    cut_short("an error");
   }
-  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire)) writer->let_go();
-  {
-    const std::lock_guard lock(mutex_);
-    broken_ = true;
-  }
-  closed_ = true;
+}
+
+// With the memory that the reserve has: the file ends properly with the calls that are in it.
+void RecordQueue::cut_short(const char* why) noexcept {
+  const Guard guard;
+  const MemoryReserve reserve;
+  TraceWriter* const writer = writer_.load(std::memory_order_acquire);
+  refusing_ = true;
   wake_program_.notify_all();
   if (options_.stops) options_.stops();
+  bool ended = false;
+  try {
+    RecordBuffer left;
+    std::unique_lock lock(mutex_);
+    broken_ = true;
+    left.swap(buffer_);
+    const Coverage coverage = std::move(coverage_);
+    const std::optional<ProbeTotals> probe = std::move(probe_);
+    lock.unlock();
+    drop(left);
+    if (!writer || options_.store) {
+      log(LogLevel::error, options_.path + ": recording ends here: " + why);
+    } else {
+      ended = writer->cut_short(coverage, probe, stopping_ && !ending_.why.empty() ? ending_ : Ending{why});
+    }
+  } catch (...) {  // not even that
+  }
+  if (writer) writer->let_go();
+  closed_ = true;
+  wake_program_.notify_all();
+  if (ended && options_.stopped) options_.stopped();
 }
 
 void RecordQueue::write_all() {
@@ -192,6 +221,10 @@ void RecordQueue::write_all() {
   for (bool last = false; good && !last;) {
     wake_writer_.wait_for(lock, kPeriod,
                           [&] { return closing_ || stopping_ || hurried_ || buffer_.size() > kWakeBytes; });
+    if (!host_has_room()) {
+      const MemoryReserve reserve;
+      stop({kHostIsFull});
+    }
     last = closing_ || stopping_;
     hurried_ = false;
     taken.swap(buffer_);
@@ -209,6 +242,7 @@ void RecordQueue::write_all() {
   if (stops) {
     stop_writing(lock, taken, can_write);
     lock.lock();
+    buffer_ = {};  // no more will come
   } else {
     // Records that came meanwhile, with the lock held so that no more come.
     write(buffer_);
@@ -273,6 +307,17 @@ bool RecordQueue::stop(Ending ending) noexcept {
   if (!started_) return false;
   wake_writer_.notify_one();
   wake_program_.notify_all();  // threads that miss it are woken by the writer
+  return true;
+}
+
+bool RecordQueue::let_end() noexcept {
+  const NotCancelled not_cancelled;
+  const auto until = std::chrono::steady_clock::now() + kPatienceForMemory;
+  while (started_ && !ended_.load(std::memory_order_acquire)) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    turn_.give();
+    std::this_thread::sleep_for(kLook);
+  }
   return true;
 }
 

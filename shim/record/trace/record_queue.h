@@ -94,6 +94,9 @@ struct QueueOptions {
   std::function<void()> stops{}, stopped{};
 };
 
+// Why a recording ends that got no memory.
+inline constexpr const char* kHostIsFull = "the host's memory is full";
+
 // Monotonic time in nanoseconds.
 std::uint64_t now_ns();
 
@@ -134,7 +137,7 @@ class RecordQueue {
   // Whether records have been dropped, so that the text ends before them. Any thread.
   bool failed() const { return broken_ || refusing_; }
 
-  // These four take no lock that push() takes: a lowest-priority thread, which may be preempted while it holds one,
+  // These four take no lock that push() takes: a low-priority thread, which may be preempted while it holds one,
   // would keep the program's threads waiting.
 
   // Makes the writer look soon: another thread is waiting for what was pushed.
@@ -160,6 +163,10 @@ class RecordQueue {
   // the file is valid up to the last write.
   void close(bool interrupted = false) noexcept;
 
+  // After stop(): waits until the writer has no more memory than any other thread that has ended, but not for long.
+  // Whether that is so. Within a driver call.
+  bool let_end() noexcept;
+
   // close(), and waits until the writer's thread has ended.
   void join() noexcept;
 
@@ -179,6 +186,7 @@ class RecordQueue {
   // Releases the lock.
   void stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write);
   void push_late(std::unique_lock<std::mutex>& lock);
+  void cut_short(const char* why) noexcept;
   static void drop(const RecordBuffer& records) noexcept;
 
   const QueueOptions options_;

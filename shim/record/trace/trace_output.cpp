@@ -99,9 +99,10 @@ bool TraceOutput::cut_back(std::uint64_t room) {
   return false;
 }
 
-bool TraceOutput::has_begun() {
-  if (size_ >= header_size_) return true;
-  say(LogLevel::error, "cannot write the trace {}: {}. Not recording.", file_.wanted(), why_full_);
+bool TraceOutput::has_begun(const std::string& why) {
+  if (has_header() && size_ >= header_size_) return true;
+  say(LogLevel::error, "cannot write the trace {}: {}. Not recording.", file_.wanted(),
+      why_full_.empty() ? why : why_full_);
   file_.discard();
   return false;
 }

@@ -48,8 +48,10 @@ class TraceOutput {
 
   // Writes the lines. False once that has failed: then the file ends with a whole line.
   bool flush();
-  // After a flush: whether the header was written. If not, logs that and removes the file.
-  bool has_begun();
+  bool has_header() const { return header_size_ != 0; }
+  // After a flush: whether the header was written. If not, logs that and removes the file. `why`: unless why_full()
+  // says so.
+  bool has_begun(const std::string& why);
   // Ends the file after the pending lines, and gives it its name. `why`: why the recording ends, if the program goes
   // on; `is_wanted`: as intended. False if the end could not be written.
   bool end(const std::string& why, bool is_wanted);

@@ -84,7 +84,7 @@ void TraceWriter::begin() {
 bool TraceWriter::write(const Record& record) {
   if (!output_.why_full().empty()) return false;
   const std::size_t before = output_.text().size();
-  put(record);
+  append_whole([&] { put(record); });
   if (output_.fits_call()) return !output_.is_due() || flush();
   // The rest of what it has appended is of no use: nothing follows.
   output_.text().resize(before);
@@ -138,7 +138,19 @@ void TraceWriter::put(const Record& record) {
 }
 
 void TraceWriter::write(const DeviceTime& time) {
-  if (good()) tracks_.came(time, output_.fits_time());
+  if (good()) append_whole([&] { tracks_.came(time, output_.fits_time()); });
+}
+
+// If memory runs out halfway, what was appended goes: nothing but whole lines may be written.
+template <class Append>
+void TraceWriter::append_whole(Append append) {
+  const std::size_t before = output_.text().size();
+  try {
+    append();
+  } catch (...) {
+    output_.text().resize(before);
+    throw;
+  }
 }
 
 bool TraceWriter::flush() {
@@ -149,12 +161,20 @@ bool TraceWriter::flush() {
 
 // ---- the end ----
 
+bool TraceWriter::cut_short(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending) {
+  if (good() && !output_.has_header()) {
+    output_.text().clear();
+    begin();
+  }
+  return close(coverage, probe, ending);
+}
+
 bool TraceWriter::close(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending) {
   if (output_.is_memory()) return flush();  // its reader knows that it may go on
   if (!good()) return false;
   if (output_.is_ended()) return output_.write_late();
   flush();
-  if (!output_.has_begun()) return false;
+  if (!output_.has_begun(ending.why)) return false;
   const std::string why = !output_.why_full().empty() ? output_.why_full() : ending.why;
   write_coverage(coverage);
   if (probe) write_probe(*probe);

@@ -54,6 +54,8 @@ class TraceWriter {
   // called again: so the file is complete after each. Stays open, and locked, as long as the writer lives. False if
   // nothing more can be written. `ending`: why the recording ends, if the program goes on.
   bool close(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending);
+  // The same after begin() or write() has thrown: with what could be written.
+  bool cut_short(const Coverage& coverage, const std::optional<ProbeTotals>& probe, const Ending& ending);
   // The size of the whole lines in the file.
   std::uint64_t bytes() const { return output_.bytes(); }
   // Where the file is.
@@ -66,6 +68,8 @@ class TraceWriter {
   void let_go() noexcept { output_.let_go(); }
 
  private:
+  template <class Append>
+  void append_whole(Append append);
   StreamTracks::Op define(const Record& record);
   void put(const Record& record);
   void write_coverage(const Coverage& coverage);

@@ -212,7 +212,7 @@ class FakeCapture:
         self.asked.append((multi_stream, relaxed))
         for _ in range(multi_stream):
             with self._nothing_runs(work):
-                self._graph_of(lambda: work.run(None, is_last=False), True)
+                self._graph_of(lambda: work.run(None), True)
             self.graphs.pop()
             work.put_back()
         with self._nothing_runs(work):

@@ -98,9 +98,8 @@ Split = Callable[[List[torch.Tensor]], None]
 class RecordedWork(Protocol):
     """A function to capture that must not run an extra time, such as a step."""
 
-    def run(self, part: "Optional[Split]", is_last: bool = True) -> Any:
-        """Calls `part` where a second part begins, if there is such a place; None: one part only. is_last: no capture follows whose
-        graph replaces this one."""
+    def run(self, part: "Optional[Split]") -> Any:
+        """Calls `part` where a second part begins, if there is such a place; None: one part only. Each call allocates the same."""
 
     def may_write(self) -> List[torch.Tensor]:
         """The memory that a first part may write to, besides its own."""

@@ -75,7 +75,7 @@ class CudaCapture:
                 self._run(run, multi_stream and self.observes, work.data)
                 work.before_capture()
             with _seeds_of_its_own(device):
-                (captured,) = self._captured(lambda *_: work.run(), stream, multi_stream, relaxed)
+                (captured,) = self._captured(lambda _: work.run(), stream, multi_stream, relaxed)
             self._decide([captured], work.reset)
             return captured
 
@@ -90,8 +90,8 @@ class CudaCapture:
                 self._run(run, multi_stream and self.observes, work.data)
                 work.before_capture()
             with _seeds_of_its_own(device):
-                (forward,) = self._captured(lambda *_: work.forward(), stream, multi_stream, relaxed)
-                (backward,) = self._captured(lambda *_: work.backward(forward.outputs), stream, multi_stream, relaxed)
+                (forward,) = self._captured(lambda _: work.forward(), stream, multi_stream, relaxed)
+                (backward,) = self._captured(lambda _: work.backward(forward.outputs), stream, multi_stream, relaxed)
             self._decide([forward, backward], work.reset)
             return forward, backward
 
@@ -198,18 +198,18 @@ class CudaCapture:
         finally:
             _forget_workspaces()
 
-    def _captured(self, function: "Callable[[Optional[Split], bool], Any]", stream: "torch.cuda.Stream", multi_stream: bool,
-                  relaxed: bool, between: Callable[[], None] = lambda: None, is_split: bool = False) -> List[CudaGraph]:
+    def _captured(self, function: "Callable[[Optional[Split]], Any]", stream: "torch.cuda.Stream", multi_stream: bool, relaxed: bool,
+                  between: Callable[[], None] = lambda: None, is_split: bool = False) -> List[CudaGraph]:
         """Captures twice, even where the graph is to have one stream: planned memory takes less room in the caches than memory
-        reused by size. The function gets whether it is the last time. is_split: and a callback that begins a second graph."""
+        reused by size. is_split: the function gets a callback that begins a second graph."""
         errors = "relaxed" if relaxed else "global"
         with shim.learning():
-            first = self._graphs_of(lambda part: function(part, False), stream, errors, is_split)
+            first = self._graphs_of(function, stream, errors, is_split)
         between()
         for graph in first:
             graph.end()  # what was learned stays
         shim.capture_again()
-        graphs = self._graphs_of(lambda part: function(part, True), stream, errors, len(first) > 1)
+        graphs = self._graphs_of(function, stream, errors, len(first) > 1)
         if not multi_stream:
             for graph in graphs:
                 graph.keep()  # as PyTorch has made it

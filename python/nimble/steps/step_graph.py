@@ -176,8 +176,8 @@ class StepWork:
         self.is_bound = False
         self._seen: Optional[StepOps] = None
 
-    def run(self, part: Optional[Split], is_last: bool = True) -> Any:
-        if not (self.looks and is_last):
+    def run(self, part: Optional[Split]) -> Any:
+        if not self.looks:
             self._seen, self.found_elsewhere = None, []
             return self._split_run(part)
         grads = [p.grad for p in self._state.parameters if p.grad is not None]

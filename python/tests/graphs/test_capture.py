@@ -122,7 +122,7 @@ class Checkpointed:
             self.generator.set_state(now)
         return now
 
-    def run(self, part=None, is_last=True):
+    def run(self, part=None):
         kept = self.forward()
         if part is not None:
             part([])

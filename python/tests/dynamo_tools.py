@@ -5,7 +5,6 @@ import itertools
 import torch
 
 from nimble.compile.dynamo_backend import NimbleCompiler
-from nimble.compile.piecewise_graph import PiecewiseGraph
 from replaying import ReplayingCapture
 
 FIRST, COMPARED = 1, 3  # calls of a kind before a graph serves
@@ -50,8 +49,3 @@ def check_same(got, want):
             assert one == other and type(one) is type(other), (number, one, other)
     for number, (one, other) in enumerate(zip(places(got), places(want))):
         assert one == other, (number, one, other)
-
-
-def pieces_of(nimble):
-    """The pieces of all graphs that are called in pieces."""
-    return [piece for graph in nimble._live.all() if isinstance(graph, PiecewiseGraph) for piece in graph.pieces()]

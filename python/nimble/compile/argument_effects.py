@@ -51,8 +51,8 @@ class ArgumentEffects:
         self._elsewhere = list(elsewhere.items())
         self._count, self._is_list = len(outputs), isinstance(outputs, list)
 
-    def any(self, but: FrozenSet[int] = frozenset()) -> bool:
-        return bool(self.written - but or self._elsewhere)
+    def any(self) -> bool:
+        return bool(self.written or self._elsewhere)
 
     def returned(self, made: Sequence[Any], arguments: Sequence[Any], copied: Iterable[int]) -> Any:
         """What the function returns. made: the outputs that a run has made, and after these the values of the arguments `copied`."""

@@ -1,23 +1,21 @@
 """torch.compile(model, backend="nimble"): a backend of Dynamo, which PyTorch finds by the package's entry point.
 
-A graph that Dynamo has traced without gradients runs its own ops, or Inductor's kernels, as CUDA graphs (traced_graph.py), or in pieces
-where sizes are symbolic (piecewise_graph.py). One that computes gradients runs as traced unless the user asks for graphs
-(training_graphs.py), and so does each call that no CUDA graph can serve. Any thread."""
+A graph that Dynamo has traced without gradients runs its own ops, or Inductor's kernels, as CUDA graphs (traced_graph.py). One that
+computes gradients runs as traced unless the user asks for graphs (training_graphs.py), and so does each call that no CUDA graph can
+serve. Any thread."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from nimble import settings
-from nimble.compile import pieces
 from nimble.compile.graphed_call import Engine
 from nimble.compile.inductor_kernels import compile_by_inductor
 from nimble.compile.live_functions import LiveFunctions
-from nimble.compile.piecewise_graph import PiecewiseGraph
 from nimble.compile.traced_graph import Static, TracedGraph
 from nimble.compile.traced_ops import GRADIENTS, name_of, own_tensors, static_inputs, why_not
 from nimble.compile.training_graphs import compile_for_training
@@ -52,7 +50,7 @@ class NimbleCompiler:
         self._settings = settings.read()
         self._engine: Dict[str, Any] = {"backend": backend if backend is not None else CudaCapture(), "settings": self._settings,
                                         "has_room": lambda device: has_room(device, _ROOM), **engine}
-        self._live: "LiveFunctions[Union[TracedGraph, PiecewiseGraph]]" = LiveFunctions(self._settings, "torch.compile by nimble")
+        self._live: "LiveFunctions[TracedGraph]" = LiveFunctions(self._settings, "torch.compile by nimble")
         self._has_warned = False
 
     def __call__(self, traced: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Optional[Mapping[str, Any]] = None,
@@ -78,14 +76,12 @@ class NimbleCompiler:
         try:
             why = self._why_none() or why_not(traced, inputs)
             static = static_inputs(traced)
-            cut = pieces.cut(traced, static, engine.backend.device_type) if why is None else None
-            function: "TracedGraph | PiecewiseGraph" = PiecewiseGraph(cut, forward, engine, name) if cut is not None else TracedGraph(
-                lambda arguments: forward(*arguments), lambda arguments: static, engine, name, why,
-                own=own_tensors(traced) if why is None else ())
+            function = TracedGraph(lambda arguments: forward(*arguments), lambda arguments: static, engine, name, why,
+                                   own=own_tensors(traced) if why is None else ())
         except Exception as error:  # PyTorch's own may have changed
             self._settings.warn(f"PyTorch: {name} of torch.compile runs without a graph: {type(error).__name__}: {error}")
             return forward
-        self._live.add(function)
+        self._add(function)
         return lambda *arguments: function(arguments)
 
     def reports(self) -> List[TracedReport]:

@@ -12,10 +12,9 @@ from nimble.settings import Settings
 
 if TYPE_CHECKING:
     from nimble.compile.compiled_function import CompiledFunction
-    from nimble.compile.piecewise_graph import PiecewiseGraph
     from nimble.compile.traced_graph import TracedGraph
 
-Function = TypeVar("Function", bound="CompiledFunction | TracedGraph | PiecewiseGraph")
+Function = TypeVar("Function", "CompiledFunction", "TracedGraph")
 
 
 class LiveFunctions(Generic[Function]):

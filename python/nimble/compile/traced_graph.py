@@ -22,7 +22,6 @@ import torch
 from nimble.compile.argument_effects import ArgumentEffects, ObservedRun, are_apart
 from nimble.compile.compiled_function import why_not_now
 from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCall
-from nimble.compile.traced_ops import is_scalar
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.guards import switches
@@ -39,7 +38,7 @@ Static = Callable[[Sequence[Any]], AbstractSet[int]]  # the numbers of static in
 _are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
     torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 _MOST_MOVES = 4
-BEFORE = "before it was prepared"
+_BEFORE = "before it was prepared"
 _MOVES = "its weights move again and again"
 
 
@@ -61,7 +60,7 @@ class _Inputs:
                 self.plain.append(number)
                 if not isinstance(each, SCALARS):
                     self.why = f"an argument is a {type(each).__name__}"
-            elif is_scalar(each, device_type):
+            elif each.device.type == "cpu" and each.dim() == 0 and (device_type != "cpu" or _is_number(each)):
                 self.scalars.append(number)
             else:
                 devices.add(each.device)
@@ -80,9 +79,9 @@ class _Inputs:
             return bool(_are_at(arguments, addresses, self.static))
         return all(arguments[number].data_ptr() == addresses[number] for number in self.static)
 
-    def key(self, arguments: Sequence[Any], kernels: Hashable) -> Hashable:
-        """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses. kernels: switches.kernels()."""
-        parts: List[Hashable] = [kernels]
+    def key(self, arguments: Sequence[Any]) -> Hashable:
+        """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses."""
+        parts: List[Hashable] = [switches.kernels()]
         for number in self.copied:
             each = arguments[number]
             parts.append((each.shape, each.stride(), each.dtype))
@@ -93,6 +92,11 @@ class _Inputs:
         return tuple(parts)
 
 
+def _is_number(tensor: torch.Tensor) -> bool:
+    """Whether the tensor may be a number of the program's, which Dynamo passes as such a tensor."""
+    return tensor.dtype == torch.float64
+
+
 class _Kind:
     """Calls of one kind, after the first.
 
@@ -100,7 +104,7 @@ class _Kind:
     numbers of its first and its last call among those of the traced graph."""
 
     def __init__(self, began: int, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
-                 effects: ArgumentEffects, outputs: FrozenSet[int]) -> None:
+                 effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key
@@ -109,8 +113,6 @@ class _Kind:
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
         self.static_memory: FrozenSet[int] = frozenset(storage_address(arguments[number]) for number in inputs.static) - {0}
-        self._has_effects = effects.any(but=outputs)
-        self._output_memory = frozenset(storage_address(arguments[number]) for number in outputs)
         # Statistics of a batch are written without a sign of it, but not to parameters.
         written = frozenset(place for place, number in enumerate(inputs.static)
                             if number in effects.written or not isinstance(arguments[number], torch.nn.Parameter))
@@ -133,7 +135,7 @@ class _Kind:
     def is_apart(self, arguments: Sequence[Any]) -> bool:
         """Whether no argument that a CUDA graph copies shares memory with others, where that matters."""
         graph = self.call.graph
-        if not self._has_effects and (graph is None or not graph.writes(but=self._output_memory)):
+        if not self.effects.any() and (graph is None or not graph.writes):
             return True
         return are_apart(arguments, self._inputs.copied, self.static_memory)
 
@@ -171,15 +173,15 @@ class TracedGraph:
 
     run: called where there is no CUDA graph. static: which inputs are static. written: the numbers of inputs that are known to be
     written to. own: tensors that it holds. follows: the forward of a backward. why: why no call can have a CUDA graph. name: for
-    reports. outputs: the numbers of static inputs that it only writes its results to."""
+    reports."""
 
     def __init__(self, run: Run, static: Static, engine: Engine, name: str, why: Optional[str] = None, written: Iterable[int] = (),
-                 own: Iterable[torch.Tensor] = (), follows: "Optional[TracedGraph]" = None, outputs: FrozenSet[int] = frozenset()) -> None:
+                 own: Iterable[torch.Tensor] = (), follows: "Optional[TracedGraph]" = None) -> None:
         self.name = name
         self.served = self.compared = 0
         self.as_compiled: "Counter[str]" = Counter()  # calls, by reason; threads count roughly
         self._run, self._static, self._engine = run, static, engine
-        self._written, self._own, self._outputs = frozenset(written), list(own), outputs
+        self._written, self._own = frozenset(written), list(own)
         self._inputs: Optional[_Inputs] = None
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
         self._calls = self._moves = 0  # moves: times that static inputs have moved before a CUDA graph had paid for itself
@@ -195,10 +197,6 @@ class TracedGraph:
         why = self._why if self._why is not None else self._why_not_now()
         if why is not None:
             return self._run_as_traced(why, arguments)
-        return self.call(arguments, switches.kernels())
-
-    def call(self, arguments: Sequence[Any], kernels: Hashable) -> Any:
-        """The same where its owner has checked that CUDA graphs may serve. kernels: switches.kernels()."""
         self._calls += 1
         inputs = self._inputs
         if inputs is None:
@@ -206,7 +204,7 @@ class TracedGraph:
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
         arguments = list(arguments)
-        key, kind = inputs.key(arguments, kernels), self._last
+        key, kind = inputs.key(arguments), self._last
         if kind is None or kind.key != key or not inputs.are_at(arguments, kind.addresses):
             kind = self._kinds.get(key, {}).get(tuple(inputs.addresses(arguments)))
         if isinstance(kind, str):
@@ -233,11 +231,6 @@ class TracedGraph:
         finally:
             self._advancing.release()
 
-    def why_ended(self) -> Optional[str]:
-        """Why none of the kinds of calls so far will have a CUDA graph; None where one has, or may have one."""
-        whys = [kind if isinstance(kind, str) else kind.call.why_without for each in list(self._kinds.values()) for kind in list(each.values())]
-        return whys[0] if whys and all(whys) else None
-
     def static_memory(self) -> "FrozenSet[int]":
         """The addresses of the storages of static inputs, of calls so far."""
         return frozenset().union(*(kind.static_memory for kind in _all(self._kinds)))
@@ -249,7 +242,7 @@ class TracedGraph:
             # Autograd's threads do not know what the forward's thread is doing, which may hold locks and wait for them.
             return "as a part of another graph"
         if self._follows is not None and not self._follows._kinds:
-            why = why or BEFORE  # what the forward has saved of its static inputs is not known yet
+            why = why or _BEFORE  # what the forward has saved of its static inputs is not known yet
         return why or switches.why_not_replayed()
 
     def reports(self) -> List[GraphReport]:
@@ -275,13 +268,13 @@ class TracedGraph:
             observed = ObservedRun(arguments, inputs.copied, self._own)
         except ValueError as error:
             observed, kind = None, str(error)
-        outputs = self._run_as_traced(BEFORE, arguments)
+        outputs = self._run_as_traced(_BEFORE, arguments)
         try:
             if observed is not None:
                 effects = observed.effects(outputs, self._written)
                 if effects.written.intersection(inputs.scalars):
                     raise ValueError("it writes to a tensor on the CPU")
-                kind = _Kind(self._calls, key, inputs, arguments, self._run, self._engine, effects, self._outputs)
+                kind = _Kind(self._calls, key, inputs, arguments, self._run, self._engine, effects)
                 if not kind.is_apart(arguments):
                     return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
@@ -294,7 +287,7 @@ class TracedGraph:
         kind.calls += 1
         kind.used = self._calls
         if kind.calls <= len(self._kinds):
-            return self._run_as_traced(BEFORE, arguments)  # sizes may grow from call to call, and begin again
+            return self._run_as_traced(_BEFORE, arguments)  # sizes may grow from call to call, and begin again
         if kind.call.graph is None and kind.call.why_without is None:
             self._let_go_before(kind)
             if self._moves > _MOST_MOVES:
@@ -303,7 +296,7 @@ class TracedGraph:
         others = [each.detach() if isinstance(each, torch.Tensor) and vars(each) else each for each in kind.others(arguments)]
         made = kind.call.advance(kind.static(arguments), others)
         if made is WITHOUT:
-            return self._run_as_traced(kind.call.why_without or BEFORE, arguments)
+            return self._run_as_traced(kind.call.why_without or _BEFORE, arguments)
         self.compared += 1
         return kind.returned(made, arguments)
 

@@ -27,17 +27,11 @@ def static_inputs(traced: torch.fx.GraphModule) -> Set[int]:
 def fixed_inputs(traced: torch.fx.GraphModule) -> Set[int]:
     """The numbers of inputs that are tensors with one shape and one layout for all calls. Also of graphs from AOTAutograd."""
     return {number for number, node in enumerate(_placeholders(traced))
-            if is_fixed(node.meta.get("example_value", node.meta.get("val")))}
+            if _is_fixed(node.meta.get("example_value", node.meta.get("val")))}
 
 
-def is_fixed(example: Any) -> bool:
-    """Whether it is a tensor whose sizes and layout are not symbolic."""
+def _is_fixed(example: Any) -> bool:
     return isinstance(example, torch.Tensor) and all(isinstance(size, int) for size in (*example.shape, *example.stride()))
-
-
-def is_scalar(tensor: torch.Tensor, device_type: str) -> bool:
-    """Whether kernels get the tensor as a value: it has one element, on the CPU. Numbers of the program are such tensors for Dynamo."""
-    return tensor.device.type == "cpu" and tensor.dim() == 0 and (device_type != "cpu" or tensor.dtype == torch.float64)
 
 
 def _placeholders(traced: torch.fx.GraphModule) -> List[torch.fx.Node]:
@@ -46,10 +40,10 @@ def _placeholders(traced: torch.fx.GraphModule) -> List[torch.fx.Node]:
 
 def own_tensors(traced: torch.fx.GraphModule) -> List[torch.Tensor]:
     """Constants that the graph holds."""
-    return [value for node in _nodes(traced) if node.op == "get_attr" and isinstance(value := attribute(node), torch.Tensor)]
+    return [value for node in _nodes(traced) if node.op == "get_attr" and isinstance(value := _attribute(node), torch.Tensor)]
 
 
-def attribute(node: torch.fx.Node) -> Any:
+def _attribute(node: torch.fx.Node) -> Any:
     value: Any = node.graph.owning_module
     for part in str(node.target).split("."):
         value = getattr(value, part, None)
@@ -84,7 +78,7 @@ def why_not(traced: torch.fx.GraphModule, inputs: Sequence[Any]) -> Optional[str
     if any(isinstance(each, torch.nn.Parameter) for each in own_tensors(traced)) or any(True for _ in traced.buffers()):
         return "its parameters belong to the graph: torch._dynamo.config.inline_inbuilt_nn_modules is off"
     for node in nodes:
-        if node.op == "call_module" and not isinstance(attribute(node), torch.fx.GraphModule):
+        if node.op == "call_module" and not isinstance(_attribute(node), torch.fx.GraphModule):
             return f"it calls the module {node.target}, which Dynamo has not traced"
         if isinstance(node.target, _HigherOrder) and node.target.__name__ not in _TRANSPARENT:
             return f"it has the op {node.target.__name__}, of which it is not known what it writes"

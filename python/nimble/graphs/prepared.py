@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import AbstractSet, Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -71,9 +71,10 @@ class PreparedGraph:
     def runs_ahead(self) -> bool:
         return self._ahead is not None
 
-    def writes(self, but: AbstractSet[int] = frozenset()) -> bool:
-        """Whether it writes to arguments, or to the module's tensors. but: the addresses of storages that do not count."""
-        return bool(self._written or self._own_written - but)
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to arguments, or to the module's tensors."""
+        return bool(self._written or self._own_written)
 
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """Runs the graph with the arguments of a call of its key. The outputs are the caller's own, unless static_outputs asks for the

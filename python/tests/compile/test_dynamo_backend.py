@@ -15,14 +15,6 @@ BEFORE = FIRST + COMPARED
 CALLS = BEFORE + 3
 
 
-@pytest.fixture
-def nimble(monkeypatch):
-    monkeypatch.setattr("atexit.register", lambda *_: None)
-    torch._dynamo.reset()
-    yield compiler()
-    torch._dynamo.reset()
-
-
 def flat(outputs):
     return [outputs] if isinstance(outputs, torch.Tensor) else [leaf for each in outputs for leaf in flat(each)] if isinstance(
         outputs, (list, tuple)) else [outputs]

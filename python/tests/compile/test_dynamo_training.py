@@ -15,14 +15,6 @@ TRAINING = {"training": True}
 FIRST_MODE = "under a torch function or dispatch mode"  # PyTorch checks custom ops in the first call of a forward
 
 
-@pytest.fixture
-def nimble(monkeypatch):
-    monkeypatch.setattr("atexit.register", lambda *_: None)
-    torch._dynamo.reset()
-    yield compiler()
-    torch._dynamo.reset()
-
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <queue>
@@ -120,7 +119,7 @@ class Simulation {
       }
   }
 
-  static std::int64_t counted(const Part& part) { return std::llround(part.bandwidth * kBandwidth); }
+  static std::int64_t counted(const Part& part) { return static_cast<std::int64_t>(part.bandwidth * kBandwidth); }
 
   void begin(std::uint32_t node, int width, double time_us, double bandwidth) {
     const double pace = std::max(1.0, bandwidth / share_);

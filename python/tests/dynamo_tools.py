@@ -2,12 +2,22 @@
 
 import itertools
 
+import pytest
 import torch
 
 from nimble.compile.dynamo_backend import NimbleCompiler
 from replaying import ReplayingCapture
 
 FIRST, COMPARED = 1, 3  # calls of a kind before a graph serves
+
+
+@pytest.fixture
+def nimble(monkeypatch):
+    """compiler(). Nothing that Dynamo compiled before is left, nor anything after."""
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    torch._dynamo.reset()
+    yield compiler()
+    torch._dynamo.reset()
 
 
 def compiler(backend=None, without=2.0, **engine):

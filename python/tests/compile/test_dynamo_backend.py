@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
-from dynamo_tools import COMPARED, FIRST, check_same, compiler, served, why_traced  # noqa: E402
+from dynamo_tools import COMPARED, FIRST, check_same, compiler, nimble, served, why_traced  # noqa: E402,F401
 from nimble.compile import traced_graph  # noqa: E402
 from nimble.compile.graphed_call import MOST_GRAPHS  # noqa: E402
 

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-from dynamo_tools import COMPARED, FIRST, check_same, compiler, served, why_traced  # noqa: E402
+from dynamo_tools import COMPARED, FIRST, check_same, compiler, nimble, served, why_traced  # noqa: E402,F401
 
 CALLS = FIRST + FIRST + COMPARED + 3  # a backward waits for a first call of its forward
 TRAINING = {"training": True}

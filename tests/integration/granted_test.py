@@ -92,39 +92,35 @@ class Granted(ProgramTest):
                     for seed in harness.BUILD.seeds(3):
                         self.check(self.replay(way, when, seed, self.path("schedule.json"))[0], f"seed {seed}")
 
-    def test_auto(self):
-        for way, why in WAYS.items():
+    def check_each_way(self, run, seeds, least):
+        """run(way, when, seed): a process that has ended. `least`: flags that are seen to change, of each way."""
+        for way in WAYS:
             for when in ("first", "later"):
                 with self.subTest(way=way, when=when):
                     seen = 0
-                    for seed in harness.BUILD.seeds(4):
-                        done = self.run_program(["granted", way, when, 300, seed], mode="auto", SIMCUDA_SEED=seed,
-                                                NIMBLE_STATS=self.path("stats.json"))
-                        seen += self.check(done, f"seed {seed}")
-                        stats = self.read_json("stats.json")
-                        self.assertIn(why, stats["stood_aside"])
-                    self.assertGreater(seen, 20 * harness.BUILD.share)
+                    for seed in harness.BUILD.seeds(seeds):
+                        done = run(way, when, seed)
+                        seen += self.check(done, f"seed {seed}: {done.stderr}")
+                    self.assertGreater(seen, least * harness.BUILD.share)
+
+    def test_auto(self):
+        def run(way, when, seed):
+            done = self.run_program(["granted", way, when, 300, seed], mode="auto", SIMCUDA_SEED=seed,
+                                    NIMBLE_STATS=self.path("stats.json"))
+            self.assertIn(WAYS[way], self.read_json("stats.json")["stood_aside"])
+            return done
+        self.check_each_way(run, seeds=4, least=20)
 
     def test_regions(self):
-        for way in WAYS:
-            for when in ("first", "later"):
-                with self.subTest(way=way, when=when):
-                    seen = 0
-                    for seed in harness.BUILD.seeds(6):
-                        seen += self.check(self.run_granted(way, when, seed, "region", "regions"), f"seed {seed}")
-                    self.assertGreater(seen, 6 * harness.BUILD.share)
+        self.check_each_way(lambda way, when, seed: self.run_granted(way, when, seed, "region", "regions"), seeds=6, least=6)
 
     def test_graphs(self):
-        for way in WAYS:
-            for when in ("first", "later"):
-                with self.subTest(way=way, when=when):
-                    seen = 0
-                    for seed in harness.BUILD.seeds(6):
-                        done = self.in_graphs(way, when, seed)
-                        seen += self.check(done, f"seed {seed}: {done.stderr}")
-                        if when == "later" and way not in IN_ORDER_ANYWAY:
-                            self.assertIn("is the program's own: others may reach its memory now", done.stderr)
-                    self.assertGreater(seen, 6 * harness.BUILD.share)
+        def run(way, when, seed):
+            done = self.in_graphs(way, when, seed)
+            if when == "later" and way not in IN_ORDER_ANYWAY:
+                self.assertIn("is the program's own: others may reach its memory now", done.stderr)
+            return done
+        self.check_each_way(run, seeds=6, least=6)
 
 
 if __name__ == "__main__":

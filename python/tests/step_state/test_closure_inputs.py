@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import NimbleError  # noqa: E402
 from nimble.objects.code_names import names_of, read_by  # noqa: E402
+from nimble.step_state import closure_search  # noqa: E402
 from nimble.step_state.closure_search import find  # noqa: E402
 
 
@@ -40,6 +41,29 @@ def test_modules_optimizers_and_values():
     assert find(trainer.train, [], []).optimizers == [trainer.optimizer]
     names = {slot.name for slot in find(trainer.train, [], []).slots}
     assert {"scale", "count", "scheduler.last_epoch"} <= names and "unread" not in names
+
+
+def test_a_search_that_knows_the_names_finds_the_same_sooner(monkeypatch):
+    walks = []
+    walk = closure_search.Walk.depth_first
+    monkeypatch.setattr(closure_search.Walk, "depth_first", lambda *given: (walks.append(1), walk(*given))[1])
+    trainer = Trainer(nn.Linear(2, 2))
+    first = find(trainer.train, [], [])
+    before = len(walks)
+    again = find(trainer.train, [], [], first.names)
+    assert before > 1 and len(walks) == before + 1
+    assert again.names == first.names and {slot.name for slot in again.slots} == {slot.name for slot in first.slots}
+    # Code that reads more is found, too.
+    trainer.add = lambda: trainer.unread
+    names = {slot.name for slot in find(trainer.train, [], [], first.names).slots}
+    assert names == {slot.name for slot in find(trainer.train, [], []).slots} and any("unread" in name for name in names)
+
+
+def test_a_name_that_no_code_has_any_more_refuses_nothing():
+    trainer = Trainer(nn.Linear(2, 2))
+    trainer.numbers = iter([1])  # a step that reads it would be refused
+    known = closure_search.Names(frozenset(("numbers",)), frozenset(("numbers",)))
+    assert "numbers" not in find(trainer.train, [], [], known).names.named
 
 
 table = [1]

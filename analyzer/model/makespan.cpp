@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kEngines = 5;
 constexpr int kMostWaves = 8;           // more are merged: finer steps add nothing
 constexpr double kNothing = 1e-9;       // microseconds: what rounding may leave of an op
-constexpr double kBandwidth = 1 << 30;  // the memory's, in the units in which it is counted: sums of them are exact
+constexpr double kBandwidth = 1 << 30;  // all of the memory's, in whole units, so that sums are exact
 
 class Simulation {
  public:
@@ -73,7 +73,7 @@ class Simulation {
     double pace;  // how many times as long it takes now as alone
     std::uint32_t node;
     int width;  // multiprocessors
-    // For heaps, whose first is the first to end.
+    // For a heap with the part that ends first at its front.
     bool operator<(const Part& other) const { return end_us > other.end_us; }
   };
 
@@ -129,7 +129,7 @@ class Simulation {
   }
 
   // What each may draw of the memory's bandwidth if all together want more than there is: the same share for all; what
-  // some leave unused goes to the others, in rounds, of which a few suffice.
+  // some leave unused goes to the others, round by round until the share no longer grows.
   double even_share() const {
     if (static_cast<double>(wanted_) <= kBandwidth) return 1;
     double share = 0;
@@ -195,7 +195,7 @@ class Simulation {
   std::array<int, kEngines> free_{};
   std::vector<Part> parts_;  // a heap
   std::int64_t wanted_ = 0;  // the bandwidth that they want together
-  double share_ = 1;         // of which each of them gets no more than this
+  double share_ = 1;         // the most that any of them gets
   double now_ = 0, dispatcher_free_us_ = 0;
 };
 

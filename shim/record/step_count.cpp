@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::uint64_t kFirstLook = 256;            // calls
 constexpr std::chrono::milliseconds kLookEvery{10};  // for whether there are enough
-// How much nicer than the program's threads the search is. The nicest of all would get next to nothing on a machine
-// whose cores are all in use: the recording would not end.
+// How much nicer than the program's threads the search is. With 19 it would get next to nothing while others keep all
+// cores busy, and the recording would not end.
 constexpr int kNicer = 5;
 
 }  // namespace

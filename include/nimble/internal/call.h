@@ -146,8 +146,8 @@ struct Call {
   } transfer;
 
   // Appends all that the op touches, if the transfer's dst and src cannot express it; false if the arguments do not
-  // tell. Reads the program's own arguments through `arguments`, whose type its decoder knows; only the recorder calls
-  // it, so it may allocate.
+  // tell. Reads the program's own arguments through `arguments`, as the decoder has put them there. Only the recorder
+  // calls it, so it may allocate.
   using AccessLister = bool (*)(const Call& call, std::vector<TraceAccess>& list);
   AccessLister list_accesses = nullptr;
   std::array<const void*, 4> arguments{};

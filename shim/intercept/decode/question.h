@@ -42,8 +42,8 @@ struct AddressRange {
   }
 };
 
-// Asks about the allocation that holds an address. By the tokens that it may ask for a device of another kind reaches
-// the memory: from then on something else may.
+// Asks about the allocation that holds an address. If it asks for P2P tokens, a device of another kind may reach the
+// memory from then on.
 struct PointerAttribute {
   static void before(Entry, Call& call, void*, CUpointer_attribute attribute, CUdeviceptr pointer) {
     ask_about(call, pointer);

@@ -22,16 +22,18 @@ def may_have_cudnn_dropout(device_type: str) -> bool:
     if gc.get_freeze_count() > FROZEN:
         return True  # the collector does not list objects that the program has frozen
     try:
-        return any(_has_dropout(each, device_type) for each in gc.get_objects() if issubclass(type(each), torch.nn.Module))
+        objects = gc.get_objects()
+        kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, (torch.nn.RNNBase, torch.jit.ScriptModule))}
+        return bool(kinds) and any(_has_dropout(each, device_type) for each in objects if type(each) in kinds)
     except Exception:  # another thread is making one
         return True
 
 
 def _has_dropout(module: Any, device_type: str) -> bool:
-    """TorchScript keeps the name of a module's original class."""
+    """For a recurrent or a TorchScript module. TorchScript keeps the name of a module's original class."""
     if isinstance(module, torch.jit.ScriptModule):
         is_recurrent = getattr(module, "original_name", "") in _RECURRENT
     else:
-        is_recurrent = isinstance(module, torch.nn.RNNBase) and "dropout" in vars(module)  # else it is partly constructed
+        is_recurrent = "dropout" in vars(module)  # else it is partly constructed
     return bool(is_recurrent and module.dropout > 0 and module.num_layers > 1
                 and any(p.device.type == device_type for p in module.parameters()))

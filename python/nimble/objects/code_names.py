@@ -13,6 +13,7 @@ _NOT_CALLED = {f"__{name}__" for name in (
     "init", "new", "init_subclass", "class_getitem", "set_name", "post_init", "del", "repr", "str", "format", "dir", "sizeof", "reduce",
     "reduce_ex", "getstate", "setstate", "getnewargs", "getnewargs_ex", "copy", "deepcopy", "replace")}
 _WALKS = frozenset(("modules", "named_modules", "children", "named_children", "apply", "get_submodule", "_modules"))
+_OF_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_NAME", "IMPORT_FROM"))
 _TAKES_ALL = frozenset(("vars", "__dict__", "asdict", "astuple"))
 _MADE = ("<string>", "<attrs ")  # the files of methods that dataclasses and the like generate
 
@@ -27,6 +28,13 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
 @functools.lru_cache(maxsize=4096)
 def names_of(code: types.CodeType) -> FrozenSet[str]:
     return frozenset(name for each in codes_of(code) for name in (*each.co_names, *each.co_freevars))
+
+
+@functools.lru_cache(maxsize=4096)
+def globals_of(code: types.CodeType) -> FrozenSet[str]:
+    """The names that the code may look up among globals: not those that it only has for attributes and modules."""
+    return frozenset(i.argval for each in codes_of(code) if each.co_names for i in dis.get_instructions(each)
+                     if i.opcode in dis.hasname and i.opname not in _OF_ATTRIBUTES)
 
 
 @functools.lru_cache(maxsize=4096)

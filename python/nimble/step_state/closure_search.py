@@ -26,7 +26,7 @@ from nimble.errors import NimbleError
 from nimble.guards.host_values import MOST_BYTES
 from nimble.guards.tensor_memory import has_memory, strided_parts
 from nimble.objects import containers
-from nimble.objects.code_names import is_called, names_of, read_by, takes_all, walks
+from nimble.objects.code_names import globals_of, is_called, names_of, read_by, takes_all, walks
 from nimble.objects.hooks import hooks_of, hooks_of_all_optimizers, hooks_of_module, hooks_of_tensor
 from nimble.objects.host_random import is_generator
 from nimble.objects.memory import is_array
@@ -292,7 +292,8 @@ class _Search:
         for free, cell in cells:
             assign = functools.partial(setattr, cell, "cell_contents")
             yield from self._slot(cell, "", functools.partial(cell_content, cell), assign, inside.to(free, names))
-        yield from self._dictionary(function.__globals__, [each for each in function.__globals__ if each in names], inside)
+        looked_up = globals_of(function.__code__)
+        yield from self._dictionary(function.__globals__, [each for each in function.__globals__ if each in looked_up], inside)
         named = [each for each in function.__dict__ if each in self._known]
         yield from self._dictionary(function.__dict__, named, inside.to(at.name, names))
         if function.__defaults__:

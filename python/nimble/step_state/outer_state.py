@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 import torch
 
 from nimble.objects import containers
-from nimble.objects.code_names import codes_of, names_of
+from nimble.objects.code_names import codes_of, globals_of
 from nimble.step_state.library_objects import own_classes
 
 MISSING = object()
@@ -47,7 +47,7 @@ def _look_at(function: types.FunctionType, places: List[Place], outside: Dict[in
     space = function.__globals__
     for name in {i.argval for code in codes_of(function.__code__) for i in dis.get_instructions(code) if i.opname in _STORES}:
         places.append((f"the global {name!r}", functools.partial(space.get, name, MISSING), functools.partial(_put, space, name)))
-    for name in names_of(function.__code__):
+    for name in globals_of(function.__code__):
         _add(outside, space.get(name))
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         if name != "__class__":

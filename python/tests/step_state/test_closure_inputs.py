@@ -87,6 +87,24 @@ def test_places_are_read_and_written():
     assert table == "gone"
 
 
+loss = stored = read = None
+
+
+def test_a_global_is_none_that_shares_its_name_with_an_attribute():
+    """As where a script keeps what a step returns, and the step's model returns an object."""
+    def step(model):
+        def inner(own=model):
+            global stored
+            stored = own.stored
+            return read
+
+        import os.path as loss  # noqa: F401
+        return model.loss, inner
+
+    assert {slot.name for slot in find(step, [], []).slots} == {"stored", "read"}
+    assert {"loss", "stored", "read", "path"} <= names_of(step.__code__)
+
+
 def test_what_refers_to_itself_and_what_is_large():
     loop = []
     loop.append(loop)

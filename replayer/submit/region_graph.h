@@ -52,6 +52,9 @@ class RegionGraph {
   std::vector<MemoryRange> touches() const;
   bool touches_variables() const;
 
+  // Of the memory for its own allocations.
+  std::uint64_t arena_bytes() const { return arena_ ? schedule_.arena_bytes : 0; }
+
   // The context is gone, and everything in it.
   void abandon();
 

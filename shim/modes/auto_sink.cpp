@@ -125,8 +125,13 @@ CUresult AutoSink::told(const Call& call, CUresult result) noexcept {
 }
 
 bool AutoSink::give_back(const Call& call) noexcept {
-  ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
-  return replay && phase_.load(std::memory_order_acquire) == Phase::replaying && replay->give_back(call);
+  const Phase phase = phase_.load(std::memory_order_acquire);
+  if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->give_back(call);
+  if (phase != Phase::recording) return false;
+  const Recordings::Use recording = recording_.use();
+  if (!recording || !recording->recorder.give_back(call)) return false;
+  stand_aside(kHostIsFull);
+  return true;
 }
 
 void AutoSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {

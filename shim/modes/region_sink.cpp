@@ -7,6 +7,7 @@
 #include "nimble/internal/launch_params.h"
 #include "replayer/driver/current_context.h"
 #include "replayer/schedule/schedule_reader.h"
+#include "shim/rewrite/context_wait.h"
 #include "shim/state/entry.h"
 
 namespace nimble::shim {
@@ -21,23 +22,6 @@ thread_local bool t_recorded __attribute__((tls_model("initial-exec"))) = false;
 
 }  // namespace
 
-ProgramRegion::ProgramRegion(std::uint64_t limit_bytes, CallContext& context)
-    : store_(std::make_shared<TraceStore>(limit_bytes)),
-      recorder_(std::make_unique<Recorder>(RecorderOptions{.path = "a region", .store = store_}, context)) {}
-
-std::string ProgramRegion::why() const {
-  const std::lock_guard lock(why_mutex_);
-  return why_;
-}
-
-void ProgramRegion::becomes(State state, std::string why) {
-  const std::lock_guard lock(why_mutex_);
-  const State now = this->state();
-  if (now == State::refused || now == State::stale) return;
-  why_ = std::move(why);
-  state_.store(state, std::memory_order_release);
-}
-
 RegionSink::RegionSink(RegionOptions options, CallContext& context)
     : options_(std::move(options)), rules_(options_.rules), context_(context), onlookers_(context), history_(context) {}
 
@@ -45,6 +29,7 @@ RegionSink::RegionSink(RegionOptions options, CallContext& context)
 
 Answer RegionSink::before(Call& call) noexcept try {
   t_recorded = false;
+  if (call.kind == CallKind::context_end) wait_for_helper(call.context);
   if (CallHistory::matters(call) || call.ends != Ends::nothing || call.kind == CallKind::context_end) {
     history_.prepare();
     const std::lock_guard lock(mutex_);
@@ -83,6 +68,16 @@ void RegionSink::after(const Call& call, CUresult result) noexcept try {
   note(call, result);
 } catch (const std::exception& error) {
   if (t_region) t_region->becomes(ProgramRegion::State::refused, error.what());
+}
+
+bool RegionSink::give_back(const Call& call) noexcept try {
+  ProgramRegion* const mine = t_region;
+  if (!mine || !mine->recorder_->give_back(call)) return give_graphs_back(call);
+  mine->becomes(ProgramRegion::State::refused, kHostIsFull);
+  mine->store_->drop();
+  return true;
+} catch (const std::exception&) {
+  return false;
 }
 
 // The driver is about to have the call. Where its op must not run at the same time as regions in our order, it waits
@@ -262,6 +257,7 @@ bool RegionSink::compile(ProgramRegion& region) {
                        [&](const Call& call) { return call.kind == CallKind::alloc && call.memory.address == base; });
   };
   region.region_ = std::move(built);
+  region.has_two_orders_ = region.region_->has_two_orders();
   region.work_ = std::make_shared<RegionWork>(driver_, region.cu_context_, region.region_->records_any());
   onlookers_.uses(region.work_, region.region_->touches(), region.region_->touches_variables(),
                   region.region_->uses_all());
@@ -277,70 +273,6 @@ bool RegionSink::compile(ProgramRegion& region) {
   region.becomes(ProgramRegion::State::compiled, {});
   if (!found.beliefs.empty()) std::call_once(beliefs_told_, options_.log, "regions: " + found.beliefs);
   return region.state() == ProgramRegion::State::compiled;
-}
-
-Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
-  if (region.state() != ProgramRegion::State::compiled) return std::nullopt;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (captures_.load() &&
-      (driver_.cuStreamIsCapturing_(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)) {
-    launches_.fetch_add(1, std::memory_order_relaxed);
-    return region.region_->launch(stream, /*in_program_order=*/true);
-  }
-  const StreamRef ref = stream_ref(Entry{DefaultStream::legacy}, stream);
-  if (!region.region_->has_two_orders() || region.in_program_order_.load(std::memory_order_acquire) ||
-      !Onlookers::enter_gate(*region.work_, ref))
-    return launch_by_lock(region, ref);
-  const CUresult result = region.region_->launch(stream, /*in_program_order=*/false);
-  if (result == CUDA_SUCCESS) region.work_->launched_by_gate();
-  // One at a time is in the gate.
-  if (result != CUDA_ERROR_INVALID_CONTEXT)
-    region.by_gate_.store(region.by_gate_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Onlookers::leave_gate(*region.work_);
-  // The thread has no context: the other way has the region's.
-  return result == CUDA_ERROR_INVALID_CONTEXT ? launch_by_lock(region, ref) : result;
-}
-
-// In our order, or with nothing running any more that it could meet.
-CUresult RegionSink::launch_by_lock(ProgramRegion& region, const StreamRef& stream) {
-  launches_.fetch_add(1, std::memory_order_relaxed);
-  Onlookers::Works met;
-  std::optional<Onlookers::Launch> unseen;
-  const std::shared_ptr<Onlookers::Work> onlooked = region.work_;
-  if (region.region_->has_two_orders() && !region.in_program_order_.load(std::memory_order_acquire))
-    unseen = onlookers_.begins(onlooked, stream, {}, met);
-  Call call;
-  call.kind = CallKind::graph_launch;
-  call.traced = call.has_stream = true;
-  call.stream = stream;
-  Onlookers::Passage passage;
-  if (!unseen) passage = onlookers_.comes(call, met, onlooked);
-  if (!met.empty()) keep(met);
-  CUresult result = CUDA_SUCCESS;
-  if (!region.region_->has_two_orders()) {
-    result = region.region_->launch(stream.handle, false);
-  } else {
-    RegionWork& work = *region.work_;
-    const std::lock_guard only_one(work.lock());
-    onlookers_.close_gate(work);  // by which this one would be passed
-    const CurrentContext current(driver_, region.cu_context_);
-    const bool in_program_order = !unseen;
-    // The two are different graphs, which the driver orders only on the same stream.
-    if (region.last_in_program_order_ != in_program_order) result = work.order_after_last(stream);
-    if (result == CUDA_SUCCESS) result = region.region_->launch(stream.handle, in_program_order);
-    const bool captures = captures_.load();
-    if (result == CUDA_SUCCESS) {
-      work.launched(stream, captures);
-      region.last_in_program_order_ = in_program_order;
-    }
-    if (unseen) {
-      // Where each launch has to be followed by a record at once, none may pass by the gate.
-      unseen->repeats = unseen->repeats && !captures && !stream.is_per_thread();
-      onlookers_.begun(onlooked, *unseen, result == CUDA_SUCCESS, /*in_our_order=*/true);
-    }
-  }
-  if (!unseen) onlookers_.went(call, result, passage);
-  return result;
 }
 
 bool RegionSink::destroy(ProgramRegion* region) {

@@ -10,56 +10,20 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "analyzer/input/trace_store.h"
 #include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/call.h"
 #include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
-#include "replayer/submit/region_graph.h"
-#include "shim/modes/region_work.h"
-#include "shim/record/recorder.h"
+#include "replayer/driver/driver_api.h"
+#include "replayer/order/onlookers.h"
+#include "shim/modes/program_region.h"
 
 namespace nimble::shim {
-
-// One region of the program.
-class ProgramRegion {
- public:
-  enum class State : std::uint8_t { recording, recorded, compiled, refused, stale };
-
-  ProgramRegion(std::uint64_t limit_bytes, CallContext& context);
-
-  State state() const { return state_.load(std::memory_order_acquire); }
-  // Why it is refused or stale; else empty.
-  std::string why() const;
-
- private:
-  friend class RegionSink;
-
-  // A region that is refused or stale stays so.
-  void becomes(State state, std::string why);
-
-  std::atomic<State> state_{State::recording};
-  std::atomic<bool> open_{true};  // some thread records it
-  mutable std::mutex why_mutex_;
-  std::string why_;
-
-  CUcontext cu_context_ = nullptr;
-  std::shared_ptr<RegionWork> work_;           // since it was compiled
-  std::atomic<bool> in_program_order_{false};  // for good
-  bool last_in_program_order_ = false;         // under the lock of work_
-  std::atomic<std::uint64_t> by_gate_{0};      // launches
-  std::shared_ptr<TraceStore> store_;
-  std::unique_ptr<Recorder> recorder_;
-  std::vector<Call> earlier_;
-  std::vector<RegionCall> calls_;
-  std::unique_ptr<RegionGraph> region_;
-};
 
 struct RegionOptions {
   std::uint64_t limit_bytes = 0;                // of the trace of one region
@@ -74,6 +38,8 @@ class RegionSink final : public CallSink {
 
   Answer before(Call& call) noexcept override;
   void after(const Call& call, CUresult result) noexcept override;
+  // Regions give their memory back and are stale then: the program has its own code for what they do.
+  bool give_back(const Call& call) noexcept override;
   void mark(bool begins, const char* name, std::uint32_t thread) noexcept override;
   SinkReport report() override;
   void finish() noexcept override {}
@@ -94,7 +60,10 @@ class RegionSink final : public CallSink {
   void note(const Call& call, CUresult result);
   void look(Call& call);
   void keep(const Onlookers::Works& met);
-  CUresult launch_by_lock(ProgramRegion& region, const StreamRef& stream);
+  Answer launch_by_lock(ProgramRegion& region, const StreamRef& stream);
+  CUresult launch_in_an_order(ProgramRegion& region, const StreamRef& stream, std::optional<Onlookers::Launch>& unseen);
+  bool give_graphs_back(const Call& call);
+  std::vector<ProgramRegion*> enough_for(const Call& call, CUcontext context) const;
   void goes(const Call& call);
   void mark(const StreamRef* stream);
   void go_stale(const char* why, const std::function<bool(const ProgramRegion&)>& which);

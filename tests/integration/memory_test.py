@@ -112,6 +112,17 @@ class Shortage(ProgramTest):
         self.assertNotIn("told 2", without)
         self.assertEqual(with_it, without)
 
+    def test_a_region_is_given_back_if_the_program_needs_its_memory(self):
+        for how, told in (("enough", 0), ("racing", 0), ("little", 0), ("hopeless", 2), ("busy", 2), ("captures", 2)):
+            with self.subTest(how):
+                done = self.run_program(["shortage", "region", how], mode="regions", SIMCUDA_MEMORY=64)
+                plain = self.run_program(["shortage", "region", how], SIMCUDA_MEMORY=64)
+                self.assertIn("stale: the program needed its memory\n" if how in ("enough", "racing") else "stale: \n", done.stderr)
+                self.assertIn(f"told {told}\n", done.stdout)
+                # Only what may not be waited for costs the program its memory, as before it asked.
+                self.assertEqual(done.stdout.replace("told 2", "told 0") if how in ("busy", "captures") else done.stdout,
+                                 plain.stdout)
+
     def test_a_recording_has_none_of_the_devices(self):
         for settings in ({"NIMBLE_TIMING": "events"}, {"NIMBLE_PROBE": "writes"},
                          {"NIMBLE_CAPTURE": "bundle", "NIMBLE_BUNDLE": self.path("bundle")}, {"NIMBLE_STEPS": 10}):
@@ -147,8 +158,8 @@ class HostShortage(ProgramTest):
     STEPS = 400
     MODES = {"off": {"mode": "off"}, "graphs": GRAPHS, "auto": {"mode": "auto"}, "regions": {"mode": "regions"}}
 
-    def run_full(self, left, **settings):
-        return self.run_program(["host_full", self.STEPS, left], timeout=60, **settings)
+    def run_full(self, left, *more, steps=STEPS, **settings):
+        return self.run_program(["host_full", steps, left, *more], timeout=60, **settings)
 
     def record(self, left, **settings):
         trace = self.path("trace.json")
@@ -183,6 +194,22 @@ class HostShortage(ProgramTest):
                 else:
                     self.assertEqual(done.stdout, self.run_full(left).stdout)
                     self.assertIn("nimble.stopped", names)
+
+    def test_recordings_in_memory_give_it_back(self):
+        steps = 40  # too few for a replay
+        inject = f"cuMemsetD32Async:{steps // 4 + 2}:2"
+        for more, settings, said in (((), {"mode": "auto"}, "auto stands aside: the host's memory is full"),
+                                     (("region",), {"mode": "regions"}, "region: ")):
+            for left in (64, -1):
+                with self.subTest(left=left, **settings):
+                    plain = self.run_full(left, *more, steps=steps, SIMCUDA_INJECT=inject)
+                    self.assertIn("result 2: 1 times", plain.stdout)
+                    done = self.run_full(left, *more, steps=steps, SIMCUDA_INJECT=inject, **settings)
+                    if left < 0:  # it is the device that has none
+                        self.assertEqual(done.stdout, plain.stdout)
+                    else:
+                        self.assertEqual(done.stdout, self.run_full(left, *more, steps=steps).stdout)
+                        self.assertIn(said, done.stderr)
 
     def test_other_modes(self):
         plain = self.run_full(64)

@@ -6,13 +6,21 @@
 //   shortage many GRAPHS   as many graphs, each of which needs more than its part while it runs, and keeps little
 //   shortage steps COUNT   steps with memory of their own, then one piece that leaves no room for that, then steps
 //   shortage retry SYMBOL  one call of that symbol fails (SIMCUDA_INJECT) where there is something to give back
+//   shortage region HOW    a region (nimble.h) has memory of its own, and something asks for more than is left beside
+//   it:
+//                          for enough; for little, which there is; for what is hopeless; enough while work is busy that
+//                          waits for this thread, while a stream captures, or while racing with another thread's
+//                          launches
 //
 // With one more word, `cancelled`, the thread is cancelled while it asks for what is short: the driver waits nowhere.
 #include <pthread.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 
+#include "nimble/nimble.h"
 #include "tests/integration/programs/common/graph_program.h"
 
 namespace {
@@ -136,6 +144,67 @@ struct Shortage : GraphProgram {
     add(out[1]);
   }
 
+  // Two pieces of work that do not depend on each other, as often as one likes.
+  void piece() const {
+    CUdeviceptr a = 0, b = 0;
+    CHECK(cuMemAllocAsync(&a, kOfGraph, stream));
+    CHECK(cuMemAllocAsync(&b, kOfGraph, stream));
+    launch_mix(input, other, a, 1);
+    launch_mix(other, input, b, 2);
+    launch_mix(a, b, out[0], 3);
+    CHECK(cuMemFreeAsync(a, stream));
+    CHECK(cuMemFreeAsync(b, stream));
+  }
+
+  void region(const std::string& how) {
+    nimble_region* region = nullptr;
+    const bool made = nimble_region_begin(&region) == NIMBLE_SUCCESS;
+    piece();
+    const bool ended = made && nimble_region_end(region) == NIMBLE_SUCCESS;
+    CHECK(cuStreamSynchronize(stream));  // the pool has its memory back
+    if (made && (!ended || nimble_region_compile(region) != NIMBLE_SUCCESS)) std::fprintf(stderr, "no region\n");
+    std::atomic<bool> asked{false};
+    const auto run = [&] {
+      if (nimble_region_launch(region, stream) != NIMBLE_SUCCESS) piece();
+    };
+    run();
+    std::thread racing;
+    if (how == "racing")
+      racing = std::thread([&] {
+        CHECK(cuCtxSetCurrent(context));
+        while (made && !asked && nimble_region_launch(region, stream) == NIMBLE_SUCCESS) continue;
+      });
+    const CUdeviceptr flag = memory(4, 0);
+    if (how == "busy") {
+      CHECK(cuStreamWaitValue32(second, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+      launch_mix(input, other, out[1], 5, second);
+    }
+    CUgraph captured = nullptr;
+    if (how == "captures") {
+      CHECK(cuStreamBeginCapture(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+      launch_mix(input, other, out[1], 5, second);
+    }
+    CUdeviceptr large = 0;
+    const std::size_t bytes = how == "little" ? kOfGraph / 2 : how == "hopeless" ? 2 * kMost : kMost;
+    std::printf("told %d\n", cuMemAlloc(&large, bytes));
+    asked = true;
+    if (racing.joinable()) racing.join();
+    if (how == "busy") CHECK(cuMemsetD32Async(flag, 1, 1, stream));
+    if (how == "captures") {
+      CHECK(cuStreamEndCapture(second, &captured));
+      CHECK(cuGraphLaunch(make(captured), second));
+    }
+    CHECK(cuCtxSynchronize());
+    if (large != 0) CHECK(cuMemFree(large));
+    run();
+    add(out[0]);
+    add(out[1]);
+    char why[200] = {};
+    nimble_region_why(region, why, sizeof why);
+    std::fprintf(stderr, "stale: %s\n", why);
+    nimble_region_destroy(region);
+  }
+
   // A retired graph's memory is there to be given back.
   void retry(const std::string& symbol) {
     const CUgraph graph = capture_with(kOfGraph, nullptr);
@@ -173,6 +242,7 @@ int main(int count, char** words) {
   if (what == "retired") program.retired(words[2]);
   if (what == "many") program.many(std::atoi(words[2]));
   if (what == "steps") program.steps(std::atoi(words[2]));
+  if (what == "region") program.region(words[2]);
   if (what == "retry") program.retry(words[2]);
   CHECK(cuCtxSynchronize());
   std::printf("digest %016llx\n", static_cast<unsigned long long>(program.digest));

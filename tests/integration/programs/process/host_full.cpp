@@ -1,4 +1,5 @@
-// A program that goes on where the host's memory is all taken: `host_full STEPS KIB`.
+// A program that goes on where the host's memory is all taken: `host_full STEPS KIB`; with one more word, `region`, all
+// of it is a region (nimble.h) that is never launched.
 //
 // After a few steps it limits its address space to what it has, and takes what malloc still gives, but for so many KiB;
 // it takes none if that is less than 0. It needs little itself, and tells which driver calls fail and what it has
@@ -10,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "nimble/nimble.h"
 #include "tests/integration/programs/common/graph_program.h"
 
 namespace {
@@ -80,11 +82,20 @@ int main(int count, char** words) {
   const int steps = std::atoi(words[1]), left = std::atoi(words[2]);
   Program program;
   Taken taken;
+  nimble_region* region = nullptr;
+  if (count > 3) nimble_region_begin(&region);
   for (int i = 0; i < steps; ++i) {
     if (i == steps / 4 && left >= 0) taken.take(static_cast<std::size_t>(left) << 10);
     program.step(static_cast<unsigned>(i));
   }
   taken.give_back();
+  if (region) {
+    nimble_region_end(region);
+    char why[200] = {};
+    nimble_region_why(region, why, sizeof why);
+    std::fprintf(stderr, "region: %s\n", why);
+    nimble_region_destroy(region);
+  }
   for (int i = 0; i < 1000; ++i)
     if (program.failed[i]) std::printf("result %d: %d times\n", i, program.failed[i]);
   program.note(program.out[1]);

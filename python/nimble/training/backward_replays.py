@@ -38,13 +38,14 @@ class BackwardReplays:
         self.compared_first = 0
         self.is_distrusted = False
         self.difference: Optional[str] = None
-        self._forward, self._backend, self._options = forward, backend, options
+        self._backend, self._options = backend, options
         self._wanted, self._towards = wanted, work.towards
         self._likes: "List[Optional[torch.Tensor]]" = [*(None for _ in work.argument_numbers), *work.parameters]
         self._has_effects = work.has_effects
         self._raised = work.raised_by_backwards  # versions that eager backwards raise
         self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
         self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(work.given): BackwardEntry(work.given, backward, work.answers.as_eager)}
+        self._forward = forward  # the last attribute, so it is freed last, and quietly with all that `wanted` leads to
 
     def run(self, pattern: Pattern, grads: Gradients, is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
         """The gradients of the last forward."""

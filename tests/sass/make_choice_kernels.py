@@ -14,6 +14,14 @@ PREFACE = make_index_kernels.PREFACE + r"""
 __device__ __noinline__ int* picked(int mode, int** array, int* p, int i) { return mode == 2 ? array[i & 7] : p + i; }
 __device__ __noinline__ int* either(bool which, int** array, int* p) { if (which) return array[threadIdx.x & 3]; return p; }
 __device__ __noinline__ void put_in(int** array, int i) { if (array) array[i & 15][2] = i; }
+__device__ __forceinline__ void copy_if(bool reads, int4* to, const int* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\ncp.async.wait_all;"
+               ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"((u64)from & ~15ull), "r"(reads ? 16 : 0) : "memory");
+#else
+  *to = reads ? *(const int4*)((u64)from & ~15ull) : make_int4(0, 0, 0, 0);
+#endif
+}
 struct Mode { short kind; unsigned char batched, flags; };
 struct Table { int* at[12]; };
 """
@@ -104,7 +112,7 @@ class Kernel(make_index_kernels.Kernel):
                                  self.within, self.looped, self.by_function, self.guarded_load, self.kept,
                                  self.loaded_before, self.called_twice, self.spilled, self.spilled, self.spilled, self.spilled_pointer,
                                  self.by_index, self.by_index, self.flagged, self.flagged, self.flagged,
-                                 self.stored_again, self.stored_again])
+                                 self.stored_again, self.stored_again, self.copied, self.copied])
         self.in_branch = True
         self.say("{")
         self.indent += 1
@@ -200,6 +208,15 @@ class Kernel(make_index_kernels.Kernel):
         self.say(f"if ({self.decides()}) {{ {self.touch(self.element(), '0')} }}")
         if self.chance(40):
             self.say(f"if ({a}) acc += (int)(i64){a}[0];")
+
+    def copied(self):
+        """To shared memory, or zeros are: by a predicate that the copy has beside the one under which it runs."""
+        s, q = self.new("s"), self.new("q")
+        self.say(f"__shared__ int4 {s}[1024];")
+        self.say(f"int* {q} = {self.pick(self.doubtful(), self.doubtful(), self.plain())};")
+        guard = f"if ({self.decides()}) " if self.chance(30) else ""
+        self.say(f"{guard}copy_if({self.decides()}, &{s}[threadIdx.x & 1023], {q});")
+        self.say(f"acc += {s}[threadIdx.x & 1023].x;")
 
     def loaded_before(self):
         """An element that is loaded in any case."""

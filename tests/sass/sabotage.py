@@ -174,6 +174,8 @@ CHOICES = {
         "sass_addresses/occurrence.cpp", "if (all.size() == 1) return all.front();", "return all.front();"),
     "an instruction runs where its guard does not hold": (
         "sass_addresses/occurrence.cpp", "both(of_block(at), of(guard));", "both(of_block(at), of(Fact{guard.predicate, !guard.is_true}));"),
+    "a copy reads where its predicate does not hold": (
+        "sass_addresses/occurrence.cpp", "input(at, at_other, negated, true, 0)) : id", "input(at, at_other, negated, false, 0)) : id"),
     "of what an address is chosen from, one counts": (
         "sass_flow/provenance.cpp", "return occurrence_.any(std::move(ways));\n}\n\nExpressionId Provenance::of_result",
         "return ways.front();\n}\n\nExpressionId Provenance::of_result"),

@@ -116,7 +116,11 @@ ExpressionId Occurrence::of_block(std::uint32_t at) const { return blocks_[addre
 
 ExpressionId Occurrence::of(std::uint32_t at) {
   const Fact& guard = values_.guard(at);
-  return guard.predicate == kNoValue ? of_block(at) : both(of_block(at), of(guard));
+  const ExpressionId id = guard.predicate == kNoValue ? of_block(at) : both(of_block(at), of(guard));
+  // It reads nothing, and stores zeros, where a further predicate does not hold: PTX's ignore-src, or a size of 0.
+  const auto [at_other, negated] = kInputs[0];
+  const bool copies = flow_.instructions[at].what == Class::async_copy;
+  return copies ? both(id, input(at, at_other, negated, true, 0)) : id;
 }
 
 ExpressionId Occurrence::of(ValueId choice, const Addresses::Source& source, int depth) {

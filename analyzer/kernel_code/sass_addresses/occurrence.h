@@ -21,7 +21,8 @@ class Occurrence {
 
   ExpressionId always() const { return always_; }
   ExpressionId never() const { return never_; }
-  // That control gets to the block of an instruction; and that the instruction runs there.
+  // That control gets to the block of an instruction; and that the instruction runs there, or where it is an
+  // asynchronous copy to shared memory, that it reads.
   ExpressionId of_block(std::uint32_t instruction) const;
   ExpressionId of(std::uint32_t instruction);
   // That a predicate has this value at some time.

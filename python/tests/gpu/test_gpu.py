@@ -261,7 +261,8 @@ def test_what_asks_whether_a_stream_captures(trains):
         assert torch.equal(mine, its) and (not trains or mine.sum().backward() is its.sum().backward())
     assert all(map(torch.equal, net.state_dict().values(), twin.state_dict().values()))
     assert all(one.grad is other.grad or torch.equal(one.grad, other.grad) for one, other in zip(net.parameters(), twin.parameters()))
-    assert all(report.as_eager for report in model.report())
+    reports = model.report()
+    assert reports[0].as_eager and all(report.as_eager for report in reports if report.kind in ("inference", "forward"))
 
 
 @pytest.mark.parametrize("pinned", [False, True])

@@ -147,9 +147,11 @@ void Machine::memory(Warp& warp, const Op& op, Mask doing) {
       case Do::ldgsts: {
         const sass::MemoryOperand &to = op.instruction.memory[0], &from = op.instruction.memory[1];
         const U64 target = address(warp, lane, to), source = address(warp, lane, from);
-        note(sass::Space::global, source, size, true, false);
+        const bool reads = holds(warp, lane, op.p87);  // else it stores zeros
+        if (reads) note(sass::Space::global, source, size, true, false);
         for (unsigned i = 0; i < words; ++i)
-          store_word(lane, sass::Space::shared, target + 4 * i, memory_.load((source + 4 * i) & ~U64{3}), 0xffffffffu);
+          store_word(lane, sass::Space::shared, target + 4 * i, reads ? memory_.load((source + 4 * i) & ~U64{3}) : 0,
+                     0xffffffffu);
         break;
       }
       default:

@@ -259,7 +259,7 @@ class Replayer final : public ReplaySink {
   bool give_in(const std::string& why, const std::string& said) {
     phase_ = Phase::nothing;
     counters_.stood_aside = why;
-    options_.log(ReplayLog::warning, said + ". The program runs untouched.");
+    options_.log(ReplayLog::warning, said + ". The program continues without Nimble.");
     return false;
   }
 
@@ -271,7 +271,7 @@ class Replayer final : public ReplaySink {
       if (phase_.load(std::memory_order_relaxed) != Phase::waiting) return phase_ != Phase::nothing;
       if (read.missing) {
         const std::string why = std::string("the driver has no ") + read.missing;
-        return give_in(why, why + ": replay needs CUDA 12");
+        return give_in(why, why + ": replay needs a driver for CUDA 12 or later");
       }
       driver_ = read.driver;
       decisions_.begin(std::move(read.place), read.file);
@@ -336,7 +336,7 @@ class Replayer final : public ReplaySink {
     if (phase_.exchange(Phase::aside) == Phase::aside || player_->standing().ended()) return;
     counters_.stood_aside = player_->stood_aside();
     options_.log(ReplayLog::warning,
-                 "replay stands aside: " + counters_.stood_aside + ". The program runs as without Nimble.");
+                 "replay stops: " + counters_.stood_aside + ". The program continues without Nimble.");
   }
 
   void context_failed(CUresult result) {
@@ -366,7 +366,8 @@ class Replayer final : public ReplaySink {
       if (player_) player_->leave();
       phase_.store(player_ ? Phase::aside : Phase::nothing, std::memory_order_release);
       counters_.stood_aside = what;
-      options_.log(ReplayLog::warning, std::string("replay stands aside: ") + what);
+      options_.log(ReplayLog::warning,
+                   std::string("replay stops: ") + what + ". The program continues without Nimble.");
     } catch (...) {
       phase_.store(Phase::nothing, std::memory_order_release);
     }

@@ -88,7 +88,7 @@ class Device:
 
 
 class Training:
-    """One training run in one mode, with what it left behind."""
+    """One training run in one mode, with the files that it left."""
 
     def __init__(self, mode, epochs, device, *options):
         self.mode = mode

@@ -1,4 +1,4 @@
-// What a kernel's code may do that proves nothing of it, and whether a launch's numbers exclude that.
+// What a kernel's code may do that would leave its accesses unproven, and whether a launch's parameters rule that out.
 //
 // It may follow an address from memory, for example, where a parameter says that it is given an array of pointers. The
 // code tells under which conditions (KernelProof::extents); the launch's own values decide them. Pure functions over

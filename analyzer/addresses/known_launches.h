@@ -1,4 +1,5 @@
-// How far launches get (analyzer/addresses/evaluate.h), found once for each sort of launch.
+// How far from its pointers each launch gets (analyzer/addresses/evaluate.h), computed once for launches that are
+// alike.
 //
 // That depends on the kernel's expressions, on the launch's shape and its numbers, and on which words are pointers, but
 // not on where these point: a network launches the same kernel in the same way for each of its layers, and again for

@@ -2,7 +2,7 @@
 //
 // One type: InputError, for a file that is not what it should be. It names the file, the line if there are lines, and
 // the field; main() catches it, prints what(), and exits with kExitInput. Everything else that is thrown is a failure
-// of ours or of the machine (std::system_error, std::bad_alloc). Exceptions are values: any thread may hold one.
+// of Nimble or of the machine (std::system_error, std::bad_alloc). Exceptions are values: any thread may hold one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which numbers of a launch decide whether a kernel does what leaves nothing proven of it.
+// Which parameters of a launch decide whether the kernel does something that would leave its accesses unproven.
 //
 // Pure functions; any thread. No errors.
 #pragma once

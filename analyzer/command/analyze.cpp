@@ -92,7 +92,9 @@ std::string read_options(const Arguments& arguments, AnalysisOptions& options) {
   options.trust = *trust_of(arguments.trust);
   arguments.rules.read(options.rules);
   if (!arguments.rules.files.empty() && options.trust < Evidence::declared)
-    complain("what --rules says that kernels read and write is not believed: that takes --trust declared", 0);
+    complain(
+        "--rules: what only a rule says that a kernel reads and writes is not believed; --trust declared believes it",
+        0);
   if (!arguments.step.empty()) options.step = StepPlace{arguments.step[0], arguments.step[1], 0};
   if (arguments.memory_limit.empty()) return {};
   options.memory_limit = bytes_of(arguments.memory_limit);
@@ -212,7 +214,7 @@ const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
       "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
       "but evidence contradicts itself.\n\n"
       "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace, nimble-analyze code FILE prints what "
-      "kernels touch; see nimble-analyze check --help and nimble-analyze code --help.");
+      "the kernels in a file touch, and nimble-analyze kernels TRACE what those of a trace touch. Each has --help.");
   return output;
 }
 

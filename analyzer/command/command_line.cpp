@@ -33,7 +33,7 @@ std::function<bool(const std::string&)> KernelNames::filter() const {
     return
         [names = Expression(expression)](const std::string& name) { return matches_name(names, name, demangle(name)); };
   } catch (const ExpressionError& error) {
-    throw InputError("--kernel", 0, "", "is no regular expression: " + std::string(error.what()));
+    throw InputError("--kernel", 0, "", "is not a regular expression: " + std::string(error.what()));
   }
 }
 

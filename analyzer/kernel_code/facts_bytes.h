@@ -1,6 +1,6 @@
-// The facts about a kernel as bytes, to be kept.
+// Serializes the facts about a kernel, for the cache, and reads them back.
 //
-// Whatever bytes come back, there are facts or none: numbers, counts and operands are checked. Not a format: only the
+// Any bytes give facts or none: numbers, counts and operands are checked. Not a format: only the
 // prover that wrote them reads them (prover_digest.h). Pure functions; any thread.
 #pragma once
 

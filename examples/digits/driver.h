@@ -151,7 +151,7 @@ class Stream {
   virtual void fork() {}
   virtual void branch() {}
   virtual void join() {}
-  // What comes between the first two is needed by nobody before the third.
+  // No one needs what comes between the first two before the third.
   virtual void begin_aside() {}
   virtual void end_aside() {}
   virtual void join_asides() {}

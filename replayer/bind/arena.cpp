@@ -3,6 +3,7 @@
 #include <string>
 
 #include "replayer/driver/current_context.h"
+#include "replayer/driver/result_name.h"
 
 namespace nimble {
 
@@ -37,8 +38,8 @@ bool Arena::provide() {
     CUdeviceptr base = 0;
     const CUresult result = driver_.cuMemAllocAsync_(&base, schedule_.arena_bytes, streams_.launch().handle);
     if (result != CUDA_SUCCESS) {
-      standing_.stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (error " +
-                            std::to_string(result) + ")");
+      standing_.stand_aside("no memory for the step's " + std::to_string(schedule_.arena_bytes) + " bytes (" +
+                            result_name(result) + ")");
       return false;
     }
     base_ = base;
@@ -148,7 +149,7 @@ CUresult Arena::release(const Call& call, bool bound) {
 // The driver does not let our stream wait for the one on which the program has released memory. Not an error of the
 // program: the memory is free. It must not be used again, and standing aside ensures that.
 CUresult Arena::could_not_wait(CUresult error) {
-  standing_.stand_aside("memory was freed on a stream that cannot be waited for (error " + std::to_string(error) + ")");
+  standing_.stand_aside("memory was freed on a stream that cannot be waited for (" + result_name(error) + ")");
   use_unknown_ = true;
   errors_.note(error);
   return errors_.failed();

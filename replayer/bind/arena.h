@@ -1,4 +1,4 @@
-// The arena: an allocation of ours, in which the step's own objects lie where the schedule's plan puts them. To the
+// The arena: an allocation of Nimble's, in which the step's own objects lie where the schedule's plan puts them. To the
 // program they are allocations, which it queries and releases.
 //
 // Owns the allocation, which comes from the pool of the program's own, and its attributes. It is used on the launch

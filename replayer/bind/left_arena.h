@@ -1,6 +1,6 @@
 // The arena once replay has stood aside: the program still has memory in it, and releases that on its own streams.
 //
-// Owns a stream of ours, on which the arena is released when nothing is left, after all work that may use it. The host
+// Owns a stream, on which the arena is released when nothing is left, after all work that may use it. The host
 // does not wait. Makes driver calls with the arena's context current, such that the program's captures are not in their
 // way. Not synchronised: the replayer's lock guards it. If the driver refuses one of these calls the arena stays for
 // good.

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "replayer/driver/result_name.h"
+
 namespace nimble {
 
 class StandAside {
@@ -20,9 +22,9 @@ class StandAside {
   // Ordering streams may have failed, and then was done by waiting. Replay should not go on like that.
   void keep_order(CUresult result) {
     if (result != CUDA_SUCCESS) [[unlikely]]
-      stand_aside("the driver refused to keep streams in order (error " + std::to_string(result) + ")");
+      stand_aside("the driver refused a call that keeps streams in order (" + result_name(result) + ")");
   }
-  // A context of ours has ended.
+  // A context that replay uses has ended.
   void end() {
     ended_ = why_.empty();
     stand_aside("a context ended");

@@ -2,12 +2,14 @@
 
 #include <string>
 
+#include "replayer/driver/result_name.h"
+
 namespace nimble {
 
 void StepErrors::refused(CUresult error) {
   owed_.add(error);
   note(error);
-  standing_.stand_aside("the driver refused an op (error " + std::to_string(error) + ")");
+  standing_.stand_aside("the driver refused an op (" + result_name(error) + ")");
 }
 
 // Calls that also return the driver's asynchronous errors. They have had their effect: a program that goes on finds its
@@ -51,7 +53,7 @@ CUresult StepErrors::tell(const Call& call, CUresult result) {
 void StepErrors::context_failed(CUresult error) {
   CUcontext current = nullptr;
   if (driver_.cuCtxGetCurrent_(&current) == CUDA_SUCCESS && current == streams_.context()) failed_ = error;
-  standing_.stand_aside("a context has failed (error " + std::to_string(error) + ")");
+  standing_.stand_aside("a context has failed (" + result_name(error) + ")");
 }
 
 }  // namespace nimble

@@ -36,7 +36,7 @@ class StepErrors {
 
   // The result of every call in the step's context by now.
   CUresult failed() const { return failed_; }
-  // A call of ours in the step's context has failed; the program hears only failed().
+  // One of replay's own calls in the step's context has failed; the program hears only failed().
   void note(CUresult error) {
     if (is_final(error)) failed_ = error;
   }

@@ -21,7 +21,7 @@ bool is_looking(const Call& call) { return call.traced && call.has_stream && tou
 // Whether it may record events that it does not name.
 bool may_record_any(const Call& call) { return call.kind == CallKind::graph_launch || call.kind == CallKind::opaque; }
 
-// A copy to the host that the host waits for; others of which that is said may return before they are through.
+// A copy to the host that the host waits for; others that are said to wait may return before they have finished.
 bool is_waited_copy(const Call& call) {
   return call.kind == CallKind::copy && call.synchronous() && call.transfer.device_source && call.transfer.width != 0 &&
          call.transfer.height != 0;
@@ -461,7 +461,7 @@ void Onlookers::wait_for(const Works& works) {
   }
 }
 
-// Whether it is through in time.
+// Whether it has finished in time.
 bool Onlookers::wait_for(const std::shared_ptr<Work>& work, std::chrono::steady_clock::time_point end) {
   while (true) {
     std::uint64_t number = 0;

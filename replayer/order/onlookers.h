@@ -6,7 +6,7 @@
 // before the data. So the two never run at the same time. An op that arrives while such work may be running waits
 // until that has completed, before the driver gets the op; and work that is launched while such an op may be running
 // keeps the program's order. What happens before what is known from the program's own synchronization alone
-// (stream_clocks.h): the driver is never asked about a stream of the program's.
+// (stream_clocks.h): the driver is never asked about the program's streams.
 //
 // Any thread. One lock, under which nothing is called but the driver, to destroy the event of work that has gone. Ops
 // that access nothing that relaxed work uses do not take it: they are only counted, and stand for ops on whatever is
@@ -71,7 +71,7 @@ class Onlookers {
       clocks_.passing(place / 2).leave(/*crowded=*/place % 2 != 0);
     }
   }
-  // An event is about to be recorded by something else than a call of the program's; recorded() has to follow.
+  // An event is about to be recorded by something other than one of the program's calls; recorded() has to follow.
   Passage records(CUevent event, const StreamRef& stream);
   void recorded(const Passage& passage, bool good);
   // Something may have recorded the event, or is about to.
@@ -110,7 +110,8 @@ class Onlookers {
   void leave(const std::shared_ptr<Work>& work);
   // What may be running in our order, of any work.
   Works running();
-  // Waits until they are through; for a second at most, since they may be waiting for the very call. Not under a lock.
+  // Waits until they have finished; for a second at most, since they may be waiting for the very call. Not under a
+  // lock.
   void wait_for(const Works& works);
 
  private:

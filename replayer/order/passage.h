@@ -1,5 +1,5 @@
-// What a call has said to Onlookers before the driver has it, for when the driver has had it; and where that is kept in
-// between, with the thread that makes the call. Calls of one thread do not nest.
+// What a call has told Onlookers before it goes to the driver, needed again when it comes back; and where that is kept
+// meanwhile, with the thread that makes the call. Calls of one thread do not nest.
 //
 // Any thread; no lock. No thread-local variable: those are on the stacks of the program's threads, which may be small.
 #pragma once

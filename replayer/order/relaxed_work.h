@@ -1,4 +1,4 @@
-// Work that is launched again and again, in an order of ours or in the program's: a step's graphs, a rewritten graph, a
+// Work that is launched again and again, in Nimble's order or in the program's: a step's graphs, a rewritten graph, a
 // region. What its launches use, and which of them may still be running.
 //
 // Its owner launches it, on whatever streams, one launch after another. All but is_through() and its gate is guarded by
@@ -42,8 +42,8 @@ class RelaxedWork {
   RelaxedWork& operator=(const RelaxedWork&) = delete;
   virtual ~RelaxedWork() = default;
 
-  // Whether the driver says that all that was launched in our order is through; false where it cannot be asked just
-  // now. Any thread, without the lock of Onlookers.
+  // Whether the driver says that all that was launched in Nimble's order has finished; false where it cannot be asked
+  // just now. Any thread, without the lock of Onlookers.
   virtual bool is_through() noexcept = 0;
 
  private:
@@ -84,7 +84,7 @@ class RelaxedWork {
   bool meets(const StreamClocks::Clock& clock, const MemoryView& touched) const;
   // What is known to be through is so, and need not be looked at until it is launched again.
   void settle(const StreamClocks::Clock& done);
-  // All launches so far are through, if there were no more than so many.
+  // All launches so far have finished, if there were no more than so many.
   void end(std::uint64_t launches);
   bool are_before(const StreamClocks::Clock& clock, std::uint64_t until) const;
 
@@ -109,7 +109,7 @@ class RelaxedWork {
   std::uint64_t former_anything_ = 0;     // the number of the last one of which that is not known
   std::array<Past, kLaunches> launches_;  // the last ones in our order that the driver has had, by turns
   std::uint64_t begun_ = 0;               // launches
-  std::uint64_t ran_ = 0, ended_ = 0;     // so many have run in our order; of these the first are through
+  std::uint64_t ran_ = 0, ended_ = 0;     // how many have run in Nimble's order; the first so many have finished
   std::uint32_t on_their_way_ = 0;        // to the driver
   bool running_ = false;                  // some may be
   bool gone_ = false;                     // its owner has let go of it

@@ -85,7 +85,7 @@ StreamClocks::Op StreamClocks::entered(Gate& gate) {
   return {gate.slot_, gate.last_, 0};
 }
 
-// What clocks say of a slot's ops stays true where all of them are through.
+// What clocks say of a slot's ops stays true where all of them have finished.
 bool StreamClocks::is_free(std::uint32_t slot) {
   count_entered(slot);
   return slots_[slot].open == 0 && done_[slot] >= slots_[slot].arrived;

@@ -1,5 +1,5 @@
-// Which ops of the program's come before which, by the order that it makes itself: of its streams, by events, by the
-// legacy stream, and by what its host has waited for. Whatever is not known to be in order counts as in none.
+// Which of the program's ops come before which, by the order that the program itself makes: of its streams, by events,
+// by the legacy stream, and by what its host has waited for. Whatever is not known to be in order counts as in none.
 //
 // Vector clocks (C. Fidge, 1988; F. Mattern, 1989), of one component a stream: how many of its ops are before a point.
 // A call takes effect at some moment between when it is on its way to the driver and when the driver has had it, and
@@ -183,7 +183,7 @@ class StreamClocks {
 
   Token records(CUevent event, const Stream& stream);
   Token waits(const Stream& stream, CUevent event);
-  // The host does, or asks whether all is through. 0 also where it is known to be.
+  // The host does, or asks whether all has finished. 0 also where it is known to be.
   Token host_waits(const Stream& stream);
   Token host_waits(CUevent event);
   // For the op, which has just arrived and is all that it waits for but what is before it.
@@ -279,7 +279,7 @@ class StreamClocks {
   std::array<CUevent, kMostEvents> event_names_{};  // looked through for each of their calls
   std::vector<Event> events_;                       // likewise
   std::vector<Pending> pending_;
-  Clock done_;  // so many ops of each are through
+  Clock done_;  // so many ops of each have finished
   std::uint64_t version_ = 0;
   std::uint64_t forgotten_ = 0;  // of events of versions up to this nothing is known
   std::size_t next_event_ = 0;

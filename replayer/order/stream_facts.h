@@ -1,7 +1,7 @@
 // What the driver tells of a stream, for StreamClocks: its kind, its context, and whether it captures.
 //
-// Any thread; asks the driver, so under no lock that a call of the driver's may wait for. Errors: of none that is
-// known.
+// Any thread; asks the driver, so under no lock that a driver call may wait for. No errors: what the driver does not
+// tell is unknown.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What ops of the program's touch that are not known to be through, by the stream that they are on; and which works it
-// launches in its own order.
+// Memory touched by the program's ops that may still be running, stream by stream; and which works it launches in its
+// own order.
 //
 // Guarded by the lock of Onlookers. Allocates nothing once built: whatever there is no room for may touch anything.
 #pragma once

@@ -1,4 +1,4 @@
-// Whether the graphs that were launched in another order than the program's are through.
+// Whether the graphs that were launched in another order than the program's have finished.
 //
 // By an event after the last of them, which is recorded when someone asks, or where the stream may go from then on.
 // Owns that event. Driver calls are made with the step's context current. Not synchronised: the replayer's lock guards

@@ -1,6 +1,5 @@
-// What a step's graphs in another order than the program's have to do with Onlookers (replayer/order/onlookers.h): it
-// tells them what memory those use, asks before each launch whether somebody may be looking, and says which events the
-// step's graphs and ops record.
+// Connects a step's reordered graphs with Onlookers (replayer/order/onlookers.h): tells what memory they use, asks
+// before each launch whether other work may be accessing it, and says which events the step's graphs and ops record.
 //
 // Does nothing until attach(): where all runs in the program's order there is nothing to look at. Not synchronised: the
 // replayer's lock guards it; Onlookers has its own. Needs the step's context current where graphs are launched.
@@ -41,7 +40,7 @@ class StepOnlookers {
   void detach() {
     if (onlookers_) onlookers_->leave(work_);
   }
-  // When the last one is through.
+  // When the last one has finished.
   GraphsEnd& end() { return end_; }
 
   // Graphs are to keep the program's order, as soon as no capture is in the way: somebody has looked, or may have

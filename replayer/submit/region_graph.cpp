@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "replayer/driver/result_name.h"
 #include "replayer/step_order/program_order.h"
 
 namespace nimble {
@@ -66,8 +67,7 @@ std::string RegionGraph::provide() {
   const CUresult result = driver_.cuMemAlloc_(&arena_, schedule_.arena_bytes);
   if (result == CUDA_SUCCESS) return {};
   arena_ = 0;
-  return "no memory for its own " + std::to_string(schedule_.arena_bytes) + " bytes (error " + std::to_string(result) +
-         ")";
+  return "no memory for its own " + std::to_string(schedule_.arena_bytes) + " bytes (" + result_name(result) + ")";
 }
 
 std::string RegionGraph::build_graphs(OpMatch& live) {
@@ -80,7 +80,7 @@ std::string RegionGraph::build_graphs(OpMatch& live) {
     in_order_ = std::make_unique<SegmentGraph>(driver_);
     result = in_order_->build(schedule_, in_program_order(segment), live, current, nullptr);
   }
-  if (result != CUDA_SUCCESS) return "its graph cannot be built (error " + std::to_string(result) + ")";
+  if (result != CUDA_SUCCESS) return "its graph cannot be built (" + result_name(result) + ")";
   return {};
 }
 

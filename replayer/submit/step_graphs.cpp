@@ -4,6 +4,7 @@
 #include <string>
 
 #include "replayer/driver/current_context.h"
+#include "replayer/driver/result_name.h"
 #include "replayer/step_order/program_order.h"
 
 namespace nimble {
@@ -53,7 +54,7 @@ bool StepGraphs::build(std::uint32_t kind) {
     const CUresult result = graphs_[s].build(schedule_, in_program_order_ ? in_program_order(segment) : segment, live_,
                                              streams_.context(), launch);
     if (result != CUDA_SUCCESS) {
-      standing_.stand_aside("a graph could not be built (error " + std::to_string(result) + ")");
+      standing_.stand_aside("a graph could not be built (" + result_name(result) + ")");
       return false;
     }
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "replayer/driver/current_context.h"
+#include "replayer/driver/result_name.h"
 #include "replayer/submit/submit.h"
 
 namespace nimble {
@@ -98,7 +99,7 @@ void Submitter::submit(std::uint32_t segment) {
                                  ? "a graph could not be launched"
                                  : "the node of op " + std::to_string(refused) + " (" +
                                        std::string(name(schedule_.ops[refused].kind)) + ") could not be changed";
-    standing_.stand_aside(what + " (error " + std::to_string(result) + ")");
+    standing_.stand_aside(what + " (" + result_name(result) + ")");
     return;
   }
   standing_.keep_order(streams_.launched());
@@ -148,7 +149,7 @@ void Submitter::submit_audited(std::uint32_t segment, Audit& audit, const std::o
   standing_.keep_order(streams_.launched());
   if (result == CUDA_SUCCESS && !refused_any) return;
   audit.drop();
-  standing_.stand_aside("the driver refused part of an audit (error " + std::to_string(result) + ")");
+  standing_.stand_aside("the driver refused part of an audit (" + result_name(result) + ")");
 }
 
 }  // namespace nimble

@@ -11,6 +11,7 @@
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
 #include "nimble/internal/process/memory_reserve.h"
+#include "replayer/driver/result_name.h"
 
 namespace nimble::shim {
 
@@ -136,7 +137,7 @@ std::string CheckReport::line() const {
       "read-only",
       faults_.empty() ? "no fault" : "a fault", checked_, launches_, checked, kernels_.size(), each(closed_, checked_),
       each(read_only_, checked_));
-  if (unknown_ != 0) text += fmt::format("; nothing is known of {} more", unknown_);
+  if (unknown_ != 0) text += fmt::format("; nothing is known about {} more", unknown_);
   if (!skipped_.empty()) text += "; not checked: " + list(skipped_);
   if (!left_open_.empty()) text += "; memory that stays open: " + list(left_open_);
   if (!stopped_.empty()) text += "; stopped: " + stopped_;
@@ -153,11 +154,11 @@ std::string CheckReport::line(const AccessFault& fault) {
   for (const LaunchAccesses::Memory& memory : fault.said.memory)
     if (memory.writes) written.push_back({memory.address, memory.size});
   return fmt::format(
-      "a launch of {} with {} x {} x {} blocks of {} x {} x {} threads touched memory that it is said not to touch "
-      "(error {}). By evidence \"{}\" it writes to what the words at these bytes of its parameters lead to: {}; only "
-      "reads: {}; leaves alone: {}. {} objects were closed to it, {} read-only",
+      "a launch of {} with {} x {} x {} blocks of {} x {} x {} threads touched memory that it should not ({}). By "
+      "evidence \"{}\", through the pointers at these bytes of its parameters it writes: {}; only reads: {}; neither: "
+      "{}. {} objects were closed to it, {} read-only",
       fault.function->name, fault.grid[0], fault.grid[1], fault.grid[2], fault.block[0], fault.block[1], fault.block[2],
-      static_cast<int>(fault.result), name(fault.said.evidence), bytes(words_to(fault.params, written)),
+      result_name(fault.result), name(fault.said.evidence), bytes(words_to(fault.params, written)),
       bytes(words_to(fault.params, fault.restricted.read_only)), bytes(words_to(fault.params, fault.restricted.closed)),
       fault.restricted.closed.size(), fault.restricted.read_only.size());
 }

@@ -1,4 +1,4 @@
-// What a check of accesses has found: counts, and each fault with all that was said of the launch.
+// The findings of a check of accesses: counts, and each fault with all that was claimed about the launch.
 //
 // Any thread; one lock. Throws std::bad_alloc alone.
 #pragma once

@@ -1,5 +1,5 @@
-// Memory of which each allocation is a mapping of its own, so that the device can be kept from it: closed to it, or
-// open for reading alone.
+// Memory in which each allocation is a mapping of its own, so that the device's access to it can be taken away, or
+// restricted to reading.
 //
 // Allocations lie side by side in large reservations of addresses, so that one call of the driver changes many. What is
 // released stays mapped for the next allocation of its size, up to a limit; from the moment when nothing runs that may
@@ -62,7 +62,7 @@ class MappedMemory {
 
   // The object that holds the address.
   std::optional<Object> find(std::uint64_t address) const;
-  // Whether it is an address of ours, with an object or none.
+  // Whether it is an address in Nimble's mappings, with an object or none.
   bool holds(std::uint64_t address) const;
   bool empty() const;
 

@@ -1,5 +1,5 @@
-// Lets one thread have the GPU for itself: the calls of other threads that put work on it, or change what memory there
-// is, wait meanwhile.
+// Gives one thread the GPU to itself: calls of other threads that submit work, or change what memory there is, wait
+// meanwhile.
 //
 // Any thread. No lock: a call that is in the driver counts, and whoever wants to be alone waits for it, but not for
 // ever.

@@ -54,8 +54,8 @@ void* other_definition(const char* symbol, const void* drivers) {
 
 }  // namespace
 
-// Takes no lock of ours: another thread may hold the dynamic loader's while it waits for us. Threads that arrive at
-// once all look, and find the same.
+// Takes none of Nimble's locks: another thread may hold the dynamic loader's while it waits for us. Threads that arrive
+// at once all look, and find the same.
 bool resolve_driver(bool load) {
   if (g_resolved.load(std::memory_order_acquire)) return true;
   // The program's own copy: whoever calls the driver, or asks for its functions, has loaded it.

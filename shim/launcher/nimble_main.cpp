@@ -110,7 +110,7 @@ int become(const std::vector<std::string>& program, const std::string& library) 
     return complain("program not found: " + name + "; run a Python script as: python3 " + name, kNotFound);
   if (!file) return complain("program not found: " + name, kNotFound);
   if (const auto why = why_no_preload(*file)) {
-    complain(*why + ": Nimble cannot be preloaded into it, and has no effect. Running it as it is.", 0);
+    complain(*why + ": Nimble cannot be preloaded into it, and has no effect. Running it without Nimble.", 0);
   }
   ::setenv("LD_PRELOAD", preload(library, get("LD_PRELOAD")).c_str(), 1);
 
@@ -123,7 +123,7 @@ int become(const std::vector<std::string>& program, const std::string& library) 
   std::error_code ignored;
   if (error == ENOENT) {
     const bool there = std::filesystem::exists(*file, ignored);
-    return complain(there ? "the interpreter that " + *file + " asks for is not there" : "program not found: " + name,
+    return complain(there ? "the interpreter that " + *file + " names is missing" : "program not found: " + name,
                     kNotFound);
   }
   const bool folder = std::filesystem::is_directory(*file, ignored);

@@ -221,7 +221,7 @@ void AutoSink::record_again(std::unique_ptr<Recording> next) {
   retired_.push_back(replay);
   recording_.put(std::move(next));
   phase_.store(Phase::recording, std::memory_order_release);
-  options_.log(ReplayLog::info, "auto: the step no longer occurs: recording again");
+  options_.log(ReplayLog::info, "auto: the step no longer occurs, so it is recorded again");
 }
 
 void AutoSink::start_thread(const Recordings::Use& recording) {
@@ -333,7 +333,7 @@ void AutoSink::stand_aside(const std::string& why) noexcept try {
       if (!recording->watched.exchange(true)) recording_.end(recording);  // no one else does
     }
     say(why);
-    options_.log(ReplayLog::warning, "auto stands aside: " + why + ". The program runs as without Nimble.");
+    options_.log(ReplayLog::warning, "auto stops: " + why + ". The program continues without Nimble.");
   }
 } catch (...) {
 }

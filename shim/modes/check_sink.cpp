@@ -72,7 +72,7 @@ Answer CheckSink::reply(Call& call) {
   return std::nullopt;
 }
 
-// The call goes to the driver, unless it is an allocation that gets memory of ours.
+// The call goes to the driver, unless it is an allocation that gets memory from Nimble.
 Answer CheckSink::pass(Call& call) {
   const bool matters = CallHistory::matters(call);
   if (matters) {

@@ -1,4 +1,4 @@
-// NIMBLE_MODE=check: holds what kernels are said to touch against what they touch, by the GPU's own memory protection.
+// NIMBLE_MODE=check: tests what Nimble believes that kernels touch, by the GPU's own memory protection.
 //
 // The program's calls go to the driver as they are, but for its allocations: each becomes a mapping of its own
 // (shim/check/mapped_memory.h). Before a launch that is checked, all earlier work is waited for; then memory that the
@@ -43,7 +43,7 @@ struct CheckOptions {
   Evidence trust = Evidence::exact;  // the weakest evidence that is believed
   std::string stats_path;            // where the report goes; empty: nowhere
   std::function<void(bool is_error, const std::string&)> log;
-  std::function<void()> enter_helper_thread;  // run first on threads of ours
+  std::function<void()> enter_helper_thread;  // run first on Nimble's threads
 };
 
 class CheckSink final : public CallSink {

@@ -192,11 +192,10 @@ void tell_of_proofs() noexcept try {
   if (!g_proofs_are_kept.exchange(false)) return;
   const code::ProofCache::Counts counts = proofs()->counts();
   if (counts.proven + counts.from_files > 0)
-    log(LogLevel::info, fmt::format("proofs: {} made, {} kept from before", counts.proven, counts.from_files));
+    log(LogLevel::info, fmt::format("proofs: {} made, {} read from the cache", counts.proven, counts.from_files));
   if (counts.refuted > 0)
     log(LogLevel::warning,
-        fmt::format("proofs: {} of those kept were not what the code says, and were made anew; please "
-                    "report this",
+        fmt::format("proofs: {} cached proofs did not match the code and were redone; please report this",
                     counts.refuted));
 } catch (...) {  // out of memory
 }

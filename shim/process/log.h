@@ -28,7 +28,8 @@ void log(LogLevel level, const std::string& text) noexcept;
 // Remembers what descriptor 2 is now. Called when the library is loaded, before the program can have opened anything.
 void remember_stderr();
 
-// Opens NIMBLE_LOG_FILE, if there is one: on a thread of the program's, before one of ours that may log something.
+// Opens NIMBLE_LOG_FILE, if there is one: on one of the program's threads, before any of Nimble's that may log
+// something.
 void open_log() noexcept;
 
 }  // namespace nimble::shim

@@ -177,7 +177,7 @@ void settle_trust(Options& options) {
   const OptionRow& rules = option_row("rules");
   if (!options.rules.empty() && options.trust < Evidence::declared && counts_in(rules, mode_now(options)))
     add_line(options.complaint,
-             fmt::format("what {} says that kernels read and write is not believed: that takes {}={}",
+             fmt::format("{}: what only a rule says that a kernel reads and writes is not believed; {}={} believes it",
                          variable_of(rules), variable_of(option_row("trust")), name(Evidence::declared)));
 }
 

@@ -84,7 +84,7 @@ void StepCount::work(const std::function<std::uint64_t()>& calls) {
     const std::optional<std::uint64_t> steps = steps_so_far(why_not);
     if (!steps) {
       if (!why_not.empty())
-        log(LogLevel::warning, fmt::format("NIMBLE_STEPS={}: {}. The recording goes on", steps_, why_not));
+        log(LogLevel::warning, fmt::format("NIMBLE_STEPS={}: {}. The recording continues", steps_, why_not));
       return;
     }
     if (*steps >= steps_) return enough(*steps, "found");

@@ -198,9 +198,11 @@ void GraphSink::edited(const Call& call) {
   if (!graph) return;
   if (call.graph.edit == GraphEdit::update) graph->forget_transient();
   graph->facts().writes(std::nullopt);
-  const bool is_news = graph->keep("it is changed");
+  const bool is_news = graph->keep("the program has changed it");
   onlookers_.is_changed(*graph);
-  if (is_news) log_.say("graph " + std::to_string(graph->number()) + " is the program's own: it is changed");
+  if (is_news)
+    log_.say("graph " + std::to_string(graph->number()) +
+             ": the program's own is launched from now on: the program has changed it");
 }
 
 // The driver has done so.

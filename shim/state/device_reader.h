@@ -4,7 +4,7 @@
 // after everything that this work waits for. Waiting is bounded polling, since the stream's work may depend on calls
 // that the program has yet to make. Errors are only returned: an error of the program's own kernel that surfaces here
 // sticks to the context, so the program's next call meets it as it would have without us; the driver API keeps no error
-// record that a call of ours could consume.
+// record that one of Nimble's calls could consume.
 //
 // Not synchronised: its owner's lock guards it. Must be used with the guard entered, and where nothing captures.
 #pragma once
@@ -24,7 +24,7 @@ class DeviceReader {
  public:
   enum class Outcome : std::uint8_t {
     done,
-    late,    // not within the bound: only an event of ours waits on the stream
+    late,    // not within the bound: only Nimble's event waits on the stream
     failed,  // error() has the driver's error
   };
   // Receives what is read: the piece's number in the list, and its next bytes. Every portion of a piece but the last is

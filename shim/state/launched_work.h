@@ -1,5 +1,5 @@
-// A graph that is launched in our order, as Onlookers knows it: with an event recorded after its last launch. Outlives
-// the graph while that may run.
+// A graph that is launched in Nimble's order, as Onlookers knows it: with an event recorded after its last launch.
+// Outlives the graph while that may run.
 //
 // Its owner makes and records the event, one launch at a time; any thread may ask.
 #pragma once

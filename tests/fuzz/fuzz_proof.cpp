@@ -1,4 +1,4 @@
-// Any bytes as what was kept of a kernel's facts give facts, as the same bytes, or none.
+// Feeds arbitrary bytes to the reader of kept proofs: it returns facts that serialize to the same bytes, or none.
 #include <cstdlib>
 #include <string>
 

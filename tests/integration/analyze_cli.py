@@ -311,7 +311,7 @@ class CodeTest(CommandTest):
         self.assertNotIn("scatter", done.stdout)
         for arguments in (["--kernel", "scal"], ["--arch", "80"], ["--arch", "sm_90"]):
             self.assert_refused(self.code(self.library, *arguments), 2, "no kernel is what --kernel and --arch ask for")
-        self.assert_refused(self.code(self.library, "--kernel", "("), 2, "--kernel: is no regular expression")
+        self.assert_refused(self.code(self.library, "--kernel", "("), 2, "--kernel: is not a regular expression")
         self.assert_refused(self.code(self.library, "--arch", "hopper"), 2, "--arch: hopper is no architecture")
 
     def test_the_summary_counts_what_is_proven(self):
@@ -390,7 +390,7 @@ class KernelsTest(CommandTest):
         trace = self.write(branches_one_by_one(2), "trace.json")
         self.assertIn("\nf(float*, float const*)\n", self.kernels(trace, "--kernel", "_Z1f.*").stdout)
         self.assert_refused(self.kernels(trace, "--kernel", "g"), 2, "launches no kernel that --kernel asks for")
-        self.assert_refused(self.kernels(trace, "--kernel", "("), 2, "--kernel: is no regular expression")
+        self.assert_refused(self.kernels(trace, "--kernel", "("), 2, "--kernel: is not a regular expression")
         self.assert_refused(self.kernels("gone.json"), 2, "gone.json: cannot be opened")
         other = self.write("{}", "other.json")
         self.assert_refused(self.kernels(trace, "--json", other), 1, "was not written by Nimble")

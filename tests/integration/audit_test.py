@@ -78,7 +78,7 @@ class Audit(ProgramTest):
                     continue
                 found += 1
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-                self.assertIn("replay stands aside: an audit found", done.stderr)
+                self.assertIn("replay stops: an audit found", done.stderr)
                 self.assertRegex(done.stderr, r"differ, written by op \d+ \((launch \w+|copy|set)\)")
         # Most orders that harm the program harm an audited step as well.
         self.assertGreater(harmful, 20 * harness.BUILD.share)

@@ -118,7 +118,7 @@ class Auto(ProgramTest):
         self.assertEqual(plain.stdout, done.stdout)
         self.assertEqual((stats["steps_replayed"], stats["recordings"]), (0, 1), stats)
         self.assertIn("no step was found in 1 MiB of trace (NIMBLE_AUTO_LIMIT)", stats["stood_aside"])
-        self.assertEqual(done.stderr.count("auto stands aside"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("auto stops"), 1, done.stderr)
 
     def test_a_program_that_ends_at_any_moment(self):
         plain = {n: self.run_program(["chaos", n, 0]).stdout for n in (20, 400, 4000)}
@@ -176,7 +176,7 @@ class Auto(ProgramTest):
         done, stats = self.auto(["phases", 60, 80000], NIMBLE_LOG="info")
         self.assertEqual(plain.stdout, done.stdout)
         self.assertEqual(stats["recordings"], 2, done.stderr)
-        self.assertIn("recording again", done.stderr)
+        self.assertIn("so it is recorded again", done.stderr)
         self.assertGreater(stats["steps_replayed"], 1000, done.stderr)
         done, stats = self.auto(["phases", 60, 80000], NIMBLE_LOG="info", NIMBLE_AUTO_TRIES="1")
         self.assertEqual(plain.stdout, done.stdout)

@@ -242,8 +242,8 @@ class Refused(Bundle):
         self.assertFalse(os.path.exists(self.path("bundle/manifest.json")))
 
     def test_what_cannot_be_saved_is_said(self):
-        self.nothing(["bundled", 8, "callback"], "cuLaunchHostFunc: a function of the program's own")
-        self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a graph of the program's own")
+        self.nothing(["bundled", 8, "callback"], "cuLaunchHostFunc: a host function")
+        self.nothing(["bundled", 8, "graph"], "cuGraphLaunch: a CUDA graph of the program")
         self.nothing(["bundled", 3], "no step repeated three times")
         self.nothing(["hidden_state", "texture", 8, 0], "kernel sum_texture may read a texture")
 
@@ -342,7 +342,7 @@ class CommandLine(Bundle):
     def test_a_driver_that_refuses_ends_it_with_a_line(self):
         self.save(["bundled", 8])
         done = self.replay(expect=1, SIMCUDA_INJECT="cuLaunchKernel:2:719")
-        self.assertRegex(done.stderr, r"error 719 for op \d+ \(launch ")
+        self.assertRegex(done.stderr, r"CUDA_ERROR_LAUNCH_FAILED for op \d+ \(launch ")
         self.assertEqual(done.stdout, "")  # nothing was measured
         self.assertIn("no addresses", self.replay(expect=3, SIMCUDA_INJECT="cuMemAddressReserve:1:2").stderr)
         # If an address is not available memory moves, and parameters with it.
@@ -368,7 +368,7 @@ class CommandLine(Bundle):
                 ways, done = self.ways("--policy", "all", expect=status, SIMCUDA_INJECT=inject)
                 self.assertEqual((ways["program"]["equal"], len(ways["program"]["gpu_us"])), (True, 4))
                 self.assertIsNone(ways["cost"]["equal"])
-                self.assertIn("error 719" if status == 1 else "no room", ways["cost"]["failure"])
+                self.assertIn("CUDA_ERROR_LAUNCH_FAILED" if status == 1 else "no room", ways["cost"]["failure"])
                 self.assertIn("No result: cost: ", done.stdout)
                 # Behind an error of the driver nothing can be run.
                 self.assertEqual(list(ways), POLICIES[:2] if status == 1 else POLICIES)

@@ -130,7 +130,7 @@ class ErrorsTest(ProgramTest):
         """Replay has stood aside, with a reason and one line of the log."""
         self.assertNotEqual(self.stats["stood_aside"], "", self.settings)
         self.assertEqual(len(outcome.log), 1, outcome.log)
-        self.assertIn("replay stands aside: " + self.stats["stood_aside"], outcome.log[0])
+        self.assertIn("replay stops: " + self.stats["stood_aside"], outcome.log[0])
 
     def check_told_of(self, place, code, replayed, held):
         """The error at `place` reached the program in time, and nothing else did; the data are those without it."""

@@ -118,7 +118,7 @@ class Granted(ProgramTest):
         def run(way, when, seed):
             done = self.in_graphs(way, when, seed)
             if when == "later" and way not in IN_ORDER_ANYWAY:
-                self.assertIn("is the program's own: others may reach its memory now", done.stderr)
+                self.assertIn("the program's own is launched from now on: others may reach its memory now", done.stderr)
             return done
         self.check_each_way(run, seeds=6, least=6)
 

@@ -20,7 +20,7 @@ KINDS = {
     "nested": r"graph 2 stays as it is: it holds a node that is not a kernel, copy or set",
     "many": REWRITTEN.format(9),
     "released": REWRITTEN.format(9) + r"[^$]*state 3, 9 nodes",
-    "joined": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: its separate allocations may share one allocation now",
+    "joined": REWRITTEN.format(9) + r"[^$]*graph 1: the program's own is launched from now on: its separate allocations may share one allocation now",
     "learned": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "ended": r"graph 2: 9 nodes, on \d+ streams with \d+ edges between them[^$]*state 3, 9 nodes on [2-9] streams: \n",
     "early": REWRITTEN.format(9),
@@ -34,7 +34,7 @@ KINDS = {
     "late": r"graph 2 stays as it is: the capture did not follow its plan",
     # It asks which nodes there are, to go on after the last: what it allocates from then on is the driver's.
     "parts": r"asks about its graphs' memory[^$]*graph 1 stays as it is: it holds a node that is not a kernel, copy or set",
-    "disabled": REWRITTEN.format(9) + r"[^$]*graph 1 is the program's own: it is changed",
+    "disabled": REWRITTEN.format(9) + r"[^$]*graph 1: the program's own is launched from now on: the program has changed it",
     "hops": REWRITTEN.format(9),
     "kept": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: the program asked for it\n",
     "foreign": REWRITTEN.format(9) + r"[^$]*state 0, 9 nodes on [2-9] streams: it is launched on the default stream of another context\n",
@@ -59,11 +59,11 @@ UNSEEN = {
     "cache_own_ops": r"writes only: [1-9] without the cache, 0 with it",
     "reversed": "graph 1",
     "cooperative": STAYS.format(1, ""),
-    "reserved": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: a word of its kernels' parameters",
-    "again": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: a word of its kernels' parameters",
+    "reserved": REWRITTEN.format(3) + r"[^$]*graph 1: the program's own is launched from now on: a word of its kernels' parameters",
+    "again": REWRITTEN.format(3) + r"[^$]*graph 1: the program's own is launched from now on: a word of its kernels' parameters",
     "number": REWRITTEN.format(3) + r"\nstate 3, 3 nodes on [23] streams",
-    "captured": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: a word of its kernels' parameters",
-    "registered": REWRITTEN.format(3) + r"[^$]*graph 1 is the program's own: a word of its kernels' parameters",
+    "captured": REWRITTEN.format(3) + r"[^$]*graph 1: the program's own is launched from now on: a word of its kernels' parameters",
+    "registered": REWRITTEN.format(3) + r"[^$]*graph 1: the program's own is launched from now on: a word of its kernels' parameters",
     "elsewhere": REWRITTEN.format(3) + r"[^$]*state 3, 3 nodes on 2 streams",
     "class_late": "graph 1: ",
     "class_each": "graph 1: ",
@@ -229,7 +229,7 @@ class Graphs(ProgramTest):
         for seed in harness.BUILD.seeds(6):
             done = self.memory("shown", SIMCUDA_SEED=seed)
             self.assertIn("the flag was seen early: 0", done.stdout, f"seed {seed}")
-            self.assertRegex(done.stderr, "graph 1 is the program's own: others may reach its memory now")
+            self.assertRegex(done.stderr, "graph 1: the program's own is launched from now on: others may reach its memory now")
 
     def test_what_happens_while_a_graph_is_analyzed(self):
         self.assertNotIn("state 3", self.memory("meanwhile").stderr)

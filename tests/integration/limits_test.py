@@ -185,7 +185,7 @@ class Depth(LimitsTest):
                     self.assertIn(why, done.stderr)
                     self.assertEqual(len(done.stderr.splitlines()), 1)
                 done = self.run_program(STEPS, mode="replay", NIMBLE_SCHEDULE=self.path("deep.json"))
-                self.assertIn("The program runs untouched", done.stderr)
+                self.assertIn("The program continues without Nimble", done.stderr)
 
 
 class AddressSpace(LimitsTest):

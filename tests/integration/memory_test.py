@@ -198,7 +198,7 @@ class HostShortage(ProgramTest):
     def test_recordings_in_memory_give_it_back(self):
         steps = 40  # too few for a replay
         inject = f"cuMemsetD32Async:{steps // 4 + 2}:2"
-        for more, settings, said in (((), {"mode": "auto"}, "auto stands aside: the host's memory is full"),
+        for more, settings, said in (((), {"mode": "auto"}, "auto stops: the host's memory is full"),
                                      (("region",), {"mode": "regions"}, "region: ")):
             for left in (64, -1):
                 with self.subTest(left=left, **settings):

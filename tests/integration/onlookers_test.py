@@ -86,7 +86,7 @@ class Onlookers(ProgramTest):
             self.assertGreater(stats["steps_replayed"], STEPS // 3 - 4)
             done = self.graphs("peer", seed)
             seen += self.check(done, f"seed {seed}")
-            self.assertIn("is the program's own: others may reach its memory now", done.stderr)
+            self.assertIn("the program's own is launched from now on: others may reach its memory now", done.stderr)
             seen += self.check(self.run_program(["onlookers", "peer", 300, seed], mode="auto", SIMCUDA_SEED=seed), f"seed {seed}")
         self.assertGreater(seen, 20 * harness.BUILD.share)
         # A recording with such a call orders everything.
@@ -118,7 +118,7 @@ class Onlookers(ProgramTest):
                     done = self.graphs(mode, seed)
                     self.check(done, f"{mode} seed {seed}")
                     self.assertIn("nodes, on ", done.stderr)
-                    self.assertNotIn("is the program's own", done.stderr)
+                    self.assertNotIn("is launched from now on", done.stderr)
 
     def test_a_region_is_looked_at(self):
         for mode in LOOKS + MEETS_NOTHING:

@@ -27,7 +27,7 @@ class Proofs(ProgramTest):
         done = self.run_program(PROGRAM, mode=mode, **{k: v for k, v in settings.items() if v is not None})
         self.assertEqual(done.stdout, self.plain, done.stderr)
         self.said = done.stderr
-        found = re.search(r"proofs: (\d+) made, (\d+) kept from before", done.stderr)
+        found = re.search(r"proofs: (\d+) made, (\d+) read from the cache", done.stderr)
         return found and tuple(int(n) for n in found.groups())
 
     def files(self):

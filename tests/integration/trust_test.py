@@ -147,7 +147,7 @@ class Log(BeliefsTest):
             json.dump({"nimble_rules": 5, "rules": [{"kernel": "scale_and_check", "params": ["in", "out", "inout", "value"]}]}, file)
         for trust in ("proven", "declared"):
             done = self.run_beliefs("flag", WITHOUT_CODE, "auto", NIMBLE_TRUST=trust, NIMBLE_RULES=self.path("rules.json"))
-            self.assertEqual("what NIMBLE_RULES says that kernels read and write is not believed" in done.stderr, trust == "proven", done.stderr)
+            self.assertEqual("NIMBLE_RULES: what only a rule says that a kernel reads and writes is not believed" in done.stderr, trust == "proven", done.stderr)
 
 
 class Watching(BeliefsTest):

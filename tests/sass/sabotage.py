@@ -65,7 +65,7 @@ RULES = {
     "a call from which nothing comes back leads nowhere": (
         "sass_code/reach.cpp", "end.to.push_back(*end.call);", ""),
     "a return by an address leads to after the call": (
-        "sass_code/returns.cpp", "if (place_of(source, at, half) != behind) return false;", "(void)source;"),
+        "sass_code/returns.cpp", "if (place_of(source, at, half) != after_call) return false;", "(void)source;"),
     "what matrices bring comes from nowhere": (
         "sass_flow/memory_flow.cpp", "return is_small ? contents_.weak(shared_) : shared_;",
         "if (flow_.instructions[at].what == Class::load && std::string_view(flow_.instructions[at].name) == \"LDSM\") "

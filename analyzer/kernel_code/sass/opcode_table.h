@@ -1,4 +1,4 @@
-// The table of opcodes, as it is looked things up in. Made once from opcodes.def, then constant; any thread.
+// Looks up opcodes in their table. Made once from opcodes.def, then constant; any thread.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What is known of numbers at a place of the code, since branches and predicates lead there only where it holds.
+// What is known about values at a place in the code, because branches and predicates lead there only if it holds.
 //
 // Refers to the kernel's flow and values, which must outlive it. One thread.
 #pragma once

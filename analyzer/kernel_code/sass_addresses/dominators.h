@@ -1,4 +1,4 @@
-// Which blocks every way to a block leads through, within each function. Computed once, then constant.
+// The dominators of each block, within its function. Computed once, then constant.
 #pragma once
 
 #include <cstdint>

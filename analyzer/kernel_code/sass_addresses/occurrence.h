@@ -1,4 +1,4 @@
-// Whether control gets to a place of the code, and whether a predicate may have a value, by the launch's numbers.
+// Whether control reaches a place in the code, and whether a predicate may have a value, given a launch's parameters.
 //
 // As expressions of 32 bits that have a value only if that can be: joined by `when`, which needs both, and `either`.
 // What they rest on are comparisons of what is computed from parameters and the launch's sizes alone; whatever depends

@@ -1,4 +1,4 @@
-// Which values of a kernel are a known place, and so which words of local memory and of the parameters it names.
+// Which values of a kernel are known addresses of local memory or of parameters, and so which words of these it names.
 //
 // Refers to what it is made of, which must outlive it. One thread.
 #pragma once

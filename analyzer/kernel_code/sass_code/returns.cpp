@@ -78,7 +78,7 @@ class Returns {
         Sources sources;
         if (half >= halves.size() || !find_sources(halves[half], sources) || !sources.written.empty()) return false;
         for (const ValueId entry : sources.entries)
-          if (values_.begins_function(entry) != function || !is_place_behind_call(function, entry, at, half))
+          if (values_.begins_function(entry) != function || !is_place_after_call(function, entry, at, half))
             return false;
       }
       return true;
@@ -87,16 +87,16 @@ class Returns {
   }
 
   // Whether that half of what the return at `at` goes by leads to after the call, at each call.
-  bool is_place_behind_call(std::uint32_t function, ValueId entry, std::uint32_t at, std::size_t half) const {
+  bool is_place_after_call(std::uint32_t function, ValueId entry, std::uint32_t at, std::size_t half) const {
     const auto callers = values_.callers(function);
     const auto from = values_.choices(entry);
     if (from.size() != callers.size()) return false;
     for (std::size_t i = 0; i < callers.size(); ++i) {
       Sources sources;
       if (!find_sources(from[i], sources) || !sources.entries.empty()) return false;
-      const std::int64_t behind = std::int64_t{flow_.blocks[callers[i]].end} * kInstructionBytes;
+      const std::int64_t after_call = std::int64_t{flow_.blocks[callers[i]].end} * kInstructionBytes;
       for (const ValueId source : sources.written)
-        if (place_of(source, at, half) != behind) return false;
+        if (place_of(source, at, half) != after_call) return false;
     }
     return true;
   }

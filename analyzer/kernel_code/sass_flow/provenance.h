@@ -1,5 +1,5 @@
-// When an address comes from where it should not: the conditions under which values that lead there are made, chosen
-// and passed on, as the launch's numbers decide them.
+// Under which conditions an address has an origin that proves nothing, such as memory: the conditions, decided by the
+// launch's parameters, under which values that lead to it are made, chosen and passed on.
 //
 // From each value back to those that it is computed from, by what the flow says may be in them: so what is looked at is
 // all that the flow has found. Expressions as in sass_addresses/occurrence.h. One thread; refers to what it is made of.

@@ -1,5 +1,5 @@
-// What arithmetic makes of what it reads: which of its operands an address may go through, and which only numbers come
-// of. One function for each kind of operation that the flow knows; of all others comes a number.
+// The transfer functions of the data flow: through which operands of an instruction an address may pass to its result.
+// One function for each kind of operation that the flow knows; the results of all others are mere numbers.
 #pragma once
 
 #include <functional>

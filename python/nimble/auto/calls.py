@@ -1,4 +1,4 @@
-"""Outermost calls of PyTorch's modules, and the AutoModule that each goes to.
+"""Outermost calls of PyTorch modules, and the AutoModule that each goes to.
 
 install() replaces torch.nn.Module.__call__. Nested calls cost one look at a thread-local number. The AutoModule of an
 outermost call is found by the module's id. When the module is freed, the callback of a weak reference removes it with

@@ -232,7 +232,7 @@ class TracedModuleGuard(Guard):
             "a tensor has another type, another shape or other strides, or its requires_grad has changed",
             "a tensor on another device has changed",
             "a hook was added",
-            "a class of PyTorch's was patched",
+            "a PyTorch class was patched",
             "a parameter has another grad_dtype",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)

@@ -211,7 +211,7 @@ class ValueSnapshot:
             return None
         if is_array(value):
             if value.nbytes > MOST_BYTES or value.dtype.hasobject:
-                raise NimbleError("it has a large array of numpy's, which cannot be compared at each call")
+                raise NimbleError("it has a large NumPy array, which cannot be compared at each call")
             return held_parts
         if is_kind(value, BUFFERS) and memoryview(value).nbytes > MOST_BYTES:
             raise NimbleError(f"it has a large {kind.__name__}, which cannot be compared at each call")

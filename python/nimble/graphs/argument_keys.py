@@ -28,7 +28,7 @@ def key_of(call: Call) -> Hashable:
     unknown."""
     tensors = [call.leaves[number] for number in call.tensors]
     if any(map(_attributes, tensors)):
-        raise NimbleError("an argument is a tensor with attributes of the program's")
+        raise NimbleError("an argument is a tensor with Python attributes")
     if not call.kwargs and len(call.leaves) == len(call.args) and all(map(is_, call.leaves, call.args)):
         return None
     more: List[Hashable] = []

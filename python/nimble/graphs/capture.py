@@ -366,7 +366,7 @@ def _recover(stream: "torch.cuda.Stream", pool: Any) -> None:
 
 def first_reason(error: BaseException) -> str:
     """What went wrong first, in a line: ending a failed capture raises again, about the ending. CUDA's errors add advice that does
-    not apply to a capture of ours."""
+    not apply to Nimble's captures."""
     while error.__context__ is not None:
         error = error.__context__
     words = str(error).strip()

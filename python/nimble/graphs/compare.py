@@ -73,7 +73,7 @@ def shared_output(outputs: Any, call: Call, module: torch.nn.Module, others: Seq
     leaves = {id(t): t for t in _pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and id(t) not in itself}
     for tensor in leaves.values():
         if vars(tensor):
-            return "an output is a tensor with attributes of the program's"
+            return "an output is a tensor with Python attributes"
         if tensor.layout is torch.strided and tensor.numel() > 0:
             where = storage_address(tensor)
             if where in taken:

@@ -193,7 +193,7 @@ class Constants(OpWatch):
                 and tensor.dtype is memory.dtype and _is_whole(tensor))
 
     def _values_of(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
-        """A constant's values on the host; None for other tensors. Memory of ours that someone may have written to is unknown from now
+        """A constant's values on the host; None for other tensors. Memory of Nimble's that someone may have written to is unknown from now
         on."""
         if not _is_watched(tensor):
             self._forget(tensor)
@@ -218,7 +218,7 @@ class Constants(OpWatch):
         """From now on the memory tells whether someone may have written to it."""
         try:
             torch._lazy_clone(tensor)
-        except RuntimeError:  # it has no allocator of PyTorch's
+        except RuntimeError:  # none of PyTorch's allocators has it
             self._forget(tensor)
 
     def _forget(self, tensor: torch.Tensor) -> None:

@@ -35,7 +35,8 @@ def check_kind(module: torch.nn.Module, trains: bool) -> None:
         if isinstance(each, torch.jit.ScriptModule):
             raise NimbleError(f"{what}: modules of TorchScript cannot be inspected; prepare the one that it was made from")
         if any(package.startswith(_PARAMETERS) for package in packages):
-            raise NimbleError(f"{what}, which gathers its parameters by Python code that a graph would not run: run it without")
+            raise NimbleError(f"{what}, which gathers its parameters by Python code that a graph would not run: run it "
+                              "without Nimble")
         if any(package.startswith(_GRADIENTS) for package in packages) and (
                 trains or getattr(each, "broadcast_buffers", True) and next(each.buffers(), None) is not None):
             raise NimbleError(f"{what}, which begins each call with Python code that a graph would not run, so that ranks would "

@@ -1,1 +1,1 @@
-"""Decides whether a graph still serves a call, and restores state after runs of ours."""
+"""Decides whether a graph still serves a call, and restores state after runs that only Nimble needs."""

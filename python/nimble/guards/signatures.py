@@ -78,7 +78,7 @@ def _value_key(value: Any) -> Any:
     if is_atom(value) or kind is torch.Size:
         return plain_key(value)
     if kind.__module__ == "numpy" and hasattr(value, "tobytes") and kind.__hash__ is not None and not value.dtype.hasobject:
-        return kind, str(value.dtype), value.tobytes()  # one of numpy's numbers
+        return kind, str(value.dtype), value.tobytes()  # a NumPy scalar
     raise TypeError(f"is a {kind.__name__}, and its content may change")
 
 

@@ -110,7 +110,7 @@ def _default_device() -> "Tuple[bool, Optional[torch.device]]":
 
 
 def _of_python() -> "List[Callable[[], Any]]":
-    """Switches that are variables of PyTorch's modules."""
+    """Switches that are variables in PyTorch's Python modules."""
     mha = vars(getattr(torch.backends, "mha", torch.backends))
     einsum = vars(getattr(getattr(torch.backends, "opt_einsum", None), "m", torch.backends))
     places = ((mha, "_is_fastpath_enabled"), (einsum, "enabled"), (einsum, "strategy"))
@@ -222,6 +222,6 @@ def has_room(device: torch.device, share: int = 4) -> bool:
 
 
 def is_capturing(device_type: str) -> bool:
-    """Whether the current stream captures a graph of the program's."""
+    """Whether the program is capturing a graph on the current stream."""
     cuda: Any = torch.cuda
     return device_type == "cuda" and bool(cuda.is_initialized() and cuda.is_current_stream_capturing())

@@ -243,7 +243,7 @@ def read_of_tensors(code: CodeType) -> Optional[str]:
 
 
 def _imported(name: str, namespace: "Dict[str, Any]") -> Optional[str]:
-    """The full name of an imported module of the program's. Code has only the last part of a relative import."""
+    """The full name of a module that the program has imported. Code has only the last part of a relative import."""
     for found in (name, f"{namespace.get('__package__')}.{name}", str(namespace.get("__package__"))):
         if name and found in sys.modules and is_programs(found):
             return found

@@ -153,7 +153,7 @@ def own_classes(kind: type) -> List[type]:
 
 
 def is_of_python(kind: type) -> bool:
-    """Whether a class is the standard library's, and no subclass of the program's."""
+    """Whether a class is the standard library's, and not a subclass that the program has made."""
     return not own_classes(kind) and not any(str(each.__module__).partition(".")[0] in _OTHERS for each in kind.__mro__)
 
 

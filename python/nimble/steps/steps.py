@@ -71,7 +71,7 @@ class Step:
                  optimizers: Iterable[torch.optim.Optimizer], options: Options, fallback: bool, max_graphs: int,
                  backend: Optional[Backend]) -> None:
         if not callable(function):
-            raise TypeError(f"a function is needed, not a {type(function).__name__}")
+            raise TypeError(f"expected a function, got {type(function).__name__}")
         self.function = function
         self._given = tuple(modules), tuple(optimizers)
         self._options, self._fallback = options, fallback

@@ -165,8 +165,8 @@ def test_what_a_default_device_is_not(auto, backend, net):
 
 def test_a_difference_ends_it_for_good(auto, backend, said):
     values = iter([1.0] * 8 + [2.0] * 1000)
-    state = sys.modules["nobody"] = SimpleNamespace(now=1.0)
-    module = module_with(lambda self, x: x * getattr(sys, "modules")["nobody"].now)
+    state = sys.modules["unnamed"] = SimpleNamespace(now=1.0)
+    module = module_with(lambda self, x: x * getattr(sys, "modules")["unnamed"].now)
     run(module, EAGER_FIRST + COMPARED)
     assert graphs(auto, module) == 1
     state.now = next(values) * 3
@@ -181,7 +181,7 @@ def test_a_difference_ends_it_for_good(auto, backend, said):
     assert backend.captures == 1 and backend.closed == 1
     assert said.getvalue().count("warning") == 1
     assert "Given runs eagerly: its graph differs from an eager run: output (float32[2, 3]) differs at [0, 0]: 3.0 eagerly, 1.0 by the graph" in said.getvalue()
-    del sys.modules["nobody"]
+    del sys.modules["unnamed"]
 
 
 def test_noise_ends_it(auto, backend, said, net):

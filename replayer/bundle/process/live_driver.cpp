@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "replayer/driver/result_name.h"
+
 namespace nimble::bundle {
 
 namespace {
@@ -45,7 +47,7 @@ LiveDriver::LiveDriver(int device) {
 void* LiveDriver::driver_symbol(const char* name) { return ::dlsym(library_, name); }
 
 void LiveDriver::refused(CUresult result, const char* doing) {
-  throw DriverError("the driver gives error " + std::to_string(result) + " " + doing);
+  throw DriverError("the driver returns " + result_name(result) + " " + doing);
 }
 
 void LiveDriver::know(CUfunction handle, FunctionInfo info) { functions_[handle] = std::move(info); }

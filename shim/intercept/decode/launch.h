@@ -98,7 +98,7 @@ struct GraphLaunch {
   }
 };
 
-// Uploads a graph ahead of its launch. It touches nothing of the program's, but is ordered with everything.
+// Uploads a graph ahead of its launch. It touches none of the program's memory, but is ordered with everything.
 struct GraphUpload {
   static void before(Entry entry, Call& call, CUgraphExec, CUstream stream) { Opaque::before(entry, call, stream); }
 };

@@ -222,7 +222,7 @@ struct PoolAccess {
   static bool is_home_of(CUmemoryPool pool, const CUmemLocation& location);
 };
 
-// A pool of the program's, or one that the driver has. If it is not of device memory, the host reaches what is
+// A pool that the program made, or the driver's. If it is not of device memory, the host reaches what is
 // allocated from it: something else may reach the program's memory, and replay stands aside.
 struct Pool {
   static void before(Entry, Call& call, CUmemoryPool*, const CUmemPoolProps* props) {
@@ -239,7 +239,7 @@ struct Pool {
 };
 
 // Who may reach mapped memory. If that is more than its own device, something else may reach the program's memory, and
-// replay stands aside. What Nimble has mapped is no mapping of the program's.
+// replay stands aside. What Nimble has mapped does not count.
 struct MapAccess {
   static void before(Entry, Call& call, CUdeviceptr pointer, std::size_t bytes, const CUmemAccessDesc* all,
                      std::size_t count) {

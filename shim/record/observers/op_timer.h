@@ -6,7 +6,7 @@
 // it records, so no graph is ever made or launched while CUPTI collects activities: it stops before the call that
 // begins the first one, whatever its version. Its callbacks, which only count calls, go on.
 //
-// One lock, held while the source changes, and never around a call of the program's.
+// One lock, held while the source changes, and never around one of the program's calls.
 #pragma once
 
 #include <atomic>

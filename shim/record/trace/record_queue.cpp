@@ -97,7 +97,8 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
       const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
       if (writer) writer->discard();
       lock.unlock();
-      log(LogLevel::warning, "the writer thread cannot be started: not recording");
+      log(LogLevel::warning,
+          options_.path + ": nothing is recorded: the thread that writes the trace cannot be started");
       if (options_.stops) options_.stops();
       return false;
     }

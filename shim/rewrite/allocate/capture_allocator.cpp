@@ -96,7 +96,7 @@ Answer CaptureAllocator::release_of_pool(const Call& call) {
   return CUDA_SUCCESS;
 }
 
-// Behaves as cuMemFree, which waits for the GPU, or is refused during captures: by such a call on memory of ours.
+// Behaves as cuMemFree, which waits for the GPU, or is refused during captures: by such a call on Nimble's memory.
 CUresult CaptureAllocator::wait_as_release_does() const {
   CallContext& context = uses_.context;
   const auto get = reinterpret_cast<decltype(&::cuMemAlloc_v2)>(context.driver_symbol("cuMemAlloc_v2"));

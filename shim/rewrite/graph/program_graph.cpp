@@ -128,7 +128,7 @@ std::string ProgramGraph::read_kernel(ProgramNode& node) {
       value.cooperative != 0;
   CUDA_KERNEL_NODE_PARAMS kernel{};
   if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
-  if (context_known_ && kernel.ctx != context_) return "it is of several contexts";
+  if (context_known_ && kernel.ctx != context_) return "it uses several contexts";
   context_ = kernel.ctx;
   context_known_ = true;
   call.symbol = kKernelOfAGraph;

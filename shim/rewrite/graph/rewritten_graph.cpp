@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "replayer/driver/result_name.h"
 #include "shim/rewrite/graph/graph_edges.h"
 
 namespace nimble::shim {
@@ -10,7 +11,7 @@ namespace nimble::shim {
 namespace {
 
 std::string refusal(const char* what, CUresult result) {
-  return std::string("the driver refuses ") + what + " (error " + std::to_string(result) + ")";
+  return std::string("the driver refuses ") + what + " (" + result_name(result) + ")";
 }
 
 }  // namespace

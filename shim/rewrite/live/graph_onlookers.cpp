@@ -19,8 +19,9 @@ void GraphOnlookers::wait_for(const Onlookers::Works& met) {
   onlookers_.wait_for(met);
   graphs_.each([&](GraphPair& graph) {
     if (met.has(graph.work().get()) && graph.keep("others touch its memory while it runs"))
-      log_.say("graph " + std::to_string(graph.number()) +
-               " is the program's own: ops on another stream touch its memory, in no order with it");
+      log_.say(
+          "graph " + std::to_string(graph.number()) +
+          ": the program's own is launched from now on: ops on another stream touch its memory, unordered with it");
   });
 }
 

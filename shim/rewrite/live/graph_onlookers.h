@@ -1,6 +1,6 @@
-// Who looks at the memory of the program's graphs while they run in an order of ours (replayer/order/onlookers.h). What
-// graphs touch is told, and what the program's calls touch; where an op must not run at the same time as a graph, it
-// waits for that, which is the program's own from then on.
+// Which work accesses the memory of the program's graphs while these run in Nimble's order
+// (replayer/order/onlookers.h). What graphs touch is told, and what the program's calls touch; where an op must not run
+// at the same time as a graph, it waits for that, which is the program's own from then on.
 //
 // Owns what is known of both; the graphs' table hears of graphs that are kept. No lock of its own is held while the
 // driver is called, or anybody waits. Any thread.

@@ -20,12 +20,13 @@ void LiveGraphs::tell(const Call& call) {
 
 void LiveGraphs::tell(GraphPair& graph, const Call& call) const {
   const auto keep = [&](const char* why) {
-    if (why && graph.keep(why)) log_.say("graph " + std::to_string(graph.number()) + " is the program's own: " + why);
+    if (why && graph.keep(why))
+      log_.say("graph " + std::to_string(graph.number()) + ": the program's own is launched from now on: " + why);
   };
   if (is_release(call.kind)) graph.facts().memory_goes(call);
   if (call.ends == Ends::code) graph.code_goes(call.image);
   if (call.kind == CallKind::context_end) graph.context_ended(call.context);
-  // The program learns of the memory behind this: no launch that uses it comes before.
+  // The program learns of the memory only after this: no launch that uses it comes before.
   if (is_allocation(call.kind) && !graph.passes()) keep(graph.facts().memory_comes(call));
   // What is done in the program's order alone may be seen from outside from now on.
   if (call.shown) keep("others may reach its memory now");

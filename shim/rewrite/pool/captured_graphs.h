@@ -1,4 +1,4 @@
-// Tracks the graphs of captures with memory of ours: what may use a capture's memory, and when it is live.
+// Tracks the graphs of captures that use Nimble's memory: what may use a capture's memory, and when it is live.
 //
 // Memory that a graph allocates and does not release is live from the graph's launch until the program releases it, or
 // launches another graph that captured a release; and again from its next launch. If the program adds a graph to

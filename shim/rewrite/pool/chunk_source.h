@@ -1,4 +1,4 @@
-// Where captures' memory comes from: where the driver would take it. That is the device's pool if the program has
+// Where captures' memory comes from: from where the driver would take it. That is the device's pool if the program has
 // replaced it, or has let other devices access it (they may be told to write there); else the device directly, if
 // possible in pieces that can be unbacked (shim/rewrite/memory/backing.h).
 //

@@ -8,7 +8,7 @@
 namespace nimble::oracle {
 namespace {
 
-// Whether whoever sees no more of the two than what they point to would order them.
+// Whether an analysis that knows only what the two ops' parameters point to would order them.
 bool may_conflict(const Op& a, const Op& b) {
   if (a.ranges.empty() || b.ranges.empty()) return false;
   if (a.opaque || b.opaque) return true;

@@ -67,7 +67,7 @@ std::uint32_t Machine::stored_word(const Warp& warp, const Lane& lane, const Op&
   return 0;
 }
 
-// A barrier is 64 bits in shared memory. What it counts nobody here depends on: each phase is over when it is asked
+// A barrier is 64 bits in shared memory. Nothing here depends on what it counts: each phase is over when it is asked
 // for.
 void Machine::barriers(Warp& warp, const Op& op, Mask doing) {
   const unsigned opcode = op.instruction.opcode;

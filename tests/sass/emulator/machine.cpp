@@ -256,7 +256,7 @@ void Machine::control(Warp& warp, const Op& op, Mask doing) {
   }
 }
 
-// Those go on that wait for nobody any more.
+// Those that no longer wait for anyone go on.
 void Machine::wake(Warp& warp) {
   for (bool changed = true; changed;) {
     changed = false;

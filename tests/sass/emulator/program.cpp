@@ -44,8 +44,8 @@ Predicate written_at(const Op& op, unsigned at) {
   return predicate;
 }
 
-// Operands of arithmetic: the form of the opcode says where the second and the third are. What negates, and what takes
-// absolute values, stands by place.
+// Operands of arithmetic: the form of the opcode says where the second and the third are. Which bit negates an operand,
+// and which takes its absolute value, depends on the operand's position.
 void read_operands(Op& op) {
   const sass::Word word = op.word;
   op.a = register_at(op, sass::kAtA);

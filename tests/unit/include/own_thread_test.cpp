@@ -1,4 +1,4 @@
-// What threads of ours have, and what becomes of what they run.
+// Properties of Nimble's own threads: signals, stack, and what happens to the work that they run.
 #include "nimble/internal/process/own_thread.h"
 
 #include <gtest/gtest.h>

@@ -80,16 +80,16 @@ class OrderDriver final : public CallContext {
   void run(const std::vector<Node>& graph, CUstream stream) {
     const Before begin = streams_[stream] | host_;
     Before end = begin;
-    std::vector<Before> behind(graph.size());
+    std::vector<Before> up_to(graph.size());
     for (std::size_t i = 0; i < graph.size(); ++i) {
-      behind[i] = begin;
-      for (const std::size_t node : graph[i].after) behind[i] |= behind[node];
+      up_to[i] = begin;
+      for (const std::size_t node : graph[i].after) up_to[i] |= up_to[node];
       if (graph[i].event) {
-        events_[graph[i].event] = behind[i];
+        events_[graph[i].event] = up_to[i];
       } else {
-        run(behind[i], graph[i].number);
+        run(up_to[i], graph[i].number);
       }
-      end |= behind[i];
+      end |= up_to[i];
     }
     streams_[stream] = end;
     ++graphs;

@@ -82,7 +82,7 @@ TEST_F(StepErrors, TheCallThatReportsIsStillMade) {
   EXPECT_EQ(wait(), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(submitted(), (Log{"record", "wait", "passed"}));  // the arena's end comes after what was done with it
   EXPECT_EQ(wait(), CUDA_SUCCESS);
-  EXPECT_EQ(player_.stood_aside(), "the driver refused an op (error 1)");
+  EXPECT_EQ(player_.stood_aside(), "the driver refused an op (CUDA_ERROR_INVALID_VALUE)");
 }
 
 TEST_F(StepErrors, EachIsReportedOnce) {

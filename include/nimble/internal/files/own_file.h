@@ -3,7 +3,7 @@
 // While a file is written it has a unique name, NAME.PID.TIME.part in the same folder. At the end it gets the wanted
 // name, if that is free or is a file that Nimble has written (its beginning tells); otherwise NAME with `.nimble`
 // before its extension, then with numbers. Each step is atomic: a free name is taken by a rename that replaces nothing,
-// one of ours by an exchange, after which we check what came out. What is not a regular file (/dev/null, a pipe, a
+// one of Nimble's by an exchange, after which we check what came out. What is not a regular file (/dev/null, a pipe, a
 // device) is written in place.
 //
 // Processes that write to one name concurrently each get their own: the first to begin gets the wanted one, and a file

@@ -25,8 +25,8 @@ struct WrittenFile {
 WrittenFile write_own_file(const std::string& wanted, std::string_view text, FileKind kind,
                            Taken taken = Taken::another_name);
 
-// Replaces the text of an existing file of ours, if it is unchanged since `read`, its facts from before it was read.
-// Keeps its owner and mode. Empty, or why it was left as it was.
+// Replaces the text of an existing file of Nimble's, if it is unchanged since `read`, its facts from before it was
+// read. Keeps its owner and mode. Empty, or why it was left as it was.
 std::string replace_own_file(const std::string& path, std::string_view text, FileKind kind, const FileFacts& read);
 
 // For names given on a command line: replaces others' files if the user says so, or if they are empty.

@@ -1,6 +1,6 @@
-// Starts our threads: detached, with all signals blocked, and with a stack of our choice. By default RLIMIT_STACK, or
-// the program by pthread_setattr_default_np, decides: 128 KiB are too small for us, and an unlimited stack is 2 MiB or,
-// if it is 64 GiB, no thread at all under RLIMIT_AS.
+// Starts Nimble's own threads: detached, with all signals blocked, and with a stack of a chosen size. By default
+// RLIMIT_STACK decides, or the program by pthread_setattr_default_np. Either can be too small for Nimble (128 KiB), or
+// so large (64 GiB) that RLIMIT_AS lets no thread start; without a limit a thread gets 2 MiB.
 //
 // Any thread may start one.
 #pragma once

@@ -1,4 +1,4 @@
-// Lets a thread of ours do something within a call that a thread of the program makes anyway.
+// Lets one of Nimble's threads do something within a call that a thread of the program makes anyway.
 //
 // A file that is opened has a low descriptor for a moment (quiet_file.h). If that happens at any time, the program's
 // own next descriptor may be another one than without Nimble; within a driver call, which may open files itself, it
@@ -19,8 +19,8 @@ namespace nimble {
 
 class ProgramTurn {
  public:
-  // On a thread of ours, which owns no lock that a thread of the program may wait for: waits until `work` is done,
-  // which throws nothing.
+  // On one of Nimble's threads, which owns no lock that a thread of the program may wait for: waits until `work` is
+  // done, which throws nothing.
   void take(const std::function<void()>& work) {
     {
       std::unique_lock lock(mutex_);

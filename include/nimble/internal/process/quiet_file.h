@@ -81,7 +81,7 @@ class QuietSignals {
   bool pipe_ = false, size_ = false;
 };
 
-// Whether the limit on open files is so low that a descriptor of ours could leave the program without one.
+// Whether the limit on open files is so low that a descriptor of Nimble's could leave the program without one.
 inline bool has_few_descriptors() noexcept {
   constexpr rlim_t kFew = 256;
   rlimit limit{};

@@ -236,9 +236,9 @@ const char* BundleCapture::why_not_replayable(const Call& call) const {
     case CallKind::free_async:
       return nullptr;
     case CallKind::host_function:
-      return "a function of the program's own";
+      return "a host function";
     case CallKind::graph_launch:
-      return "a graph of the program's own";
+      return "a CUDA graph of the program";
     default:
       return "what it does is not read";
   }
@@ -383,7 +383,8 @@ void BundleCapture::finish(const std::string& trace) noexcept try {
   const std::string other =
       folder_.why_other().empty() ? std::string() : left_alone(options_.folder, folder_.why_other()) + ": ";
   folder_.let_go();
-  if (!why.empty()) return log(LogLevel::error, "NIMBLE_CAPTURE: the bundle has no trace: " + why);
+  if (!why.empty())
+    return log(LogLevel::error, "NIMBLE_CAPTURE: the trace could not be put into the bundle " + folder + ": " + why);
   log(other.empty() ? LogLevel::info : LogLevel::warning,
       other + folder + ": " + saved_ + ". Next: nimble-replay " + folder);
 } catch (...) {

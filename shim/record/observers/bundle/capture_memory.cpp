@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "replayer/driver/result_name.h"
 #include "shim/process/host_memory.h"
 #include "shim/record/observers/bundle/capture.h"
 
@@ -42,7 +43,7 @@ bool BundleCapture::settle_all(const Call& call) {
                 std::to_string(kCapturePatience.count() / 1000) + " s, or waits for something not yet launched");
         return false;
       case DeviceReader::Outcome::failed:
-        refuse("the driver gives error " + std::to_string(reader_.error()) + " for a stream, as one of another device");
+        refuse("the driver returns " + result_name(reader_.error()) + " for a stream, as for one of another device");
         return false;
     }
   }
@@ -112,7 +113,7 @@ void BundleCapture::read(Object& object, CUstream stream, BundleContent& content
   });
   writer.finish();
   if (outcome != DeviceReader::Outcome::done)
-    object.unreadable = "the driver gives error " + std::to_string(reader_.error()) + " when it is read";
+    object.unreadable = "the driver returns " + result_name(reader_.error()) + " when it is read";
 }
 
 void BundleCapture::read_all(const Call& call, std::optional<BundleContent> BundleObject::*which) try {

@@ -175,8 +175,8 @@ Coverage CuptiProfiler::Client::coverage() const {
   return coverage;
 }
 
-// Counts calls that enter the driver from outside: what the driver, or a library of ours, calls meanwhile is part of
-// the call whose wrapper this thread is in.
+// Counts calls that enter the driver from outside: what the driver or Nimble itself calls meanwhile is part of the
+// call whose wrapper this thread is in.
 void CuptiProfiler::Client::entered(CUpti_CallbackId id, const CUpti_CallbackData& data) {
   if (id >= kMostCallbacks || !entry_points_[id].name) return;
   EntryPoint& entry = entry_points_[id];

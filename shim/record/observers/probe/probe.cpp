@@ -6,6 +6,7 @@
 
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/schedule.h"
+#include "replayer/driver/result_name.h"
 #include "shim/intercept/decode/launch.h"
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
@@ -152,8 +153,7 @@ bool Probe::failed(DeviceReader::Outcome outcome, const char* doing) {
               std::to_string(options_.patience.count()) + " ms, or waits for one not yet launched");
       return true;
     case DeviceReader::Outcome::failed:
-      if (++failures_ >= kMostFailures)
-        give_up("the driver gives error " + std::to_string(static_cast<int>(reader_.error())) + " " + doing);
+      if (++failures_ >= kMostFailures) give_up("the driver returns " + result_name(reader_.error()) + " " + doing);
       return true;
   }
   return true;

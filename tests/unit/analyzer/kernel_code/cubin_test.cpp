@@ -113,7 +113,7 @@ TEST_F(CubinTest, ItsSizeFollowsFromItsHeader) {
 
 TEST_F(CubinTest, DamageIsNoTrouble) {
   const std::string good = file("variable");
-  const std::size_t program_headers = 1024;  // which nobody reads
+  const std::size_t program_headers = 1024;  // which are never read
   for (std::size_t size = 0; size < good.size() - program_headers; size += 97)
     EXPECT_NE(read_cubin(good.substr(0, size)).error, "") << size;
   std::mt19937 random(2020);

@@ -11,9 +11,9 @@ TEST(StandAside, TheFirstReasonStays) {
   standing.keep_order(CUDA_SUCCESS);
   EXPECT_FALSE(standing.aside());
   standing.keep_order(CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(standing.why(), "the driver refused to keep streams in order (error 2)");
+  EXPECT_EQ(standing.why(), "the driver refused a call that keeps streams in order (CUDA_ERROR_OUT_OF_MEMORY)");
   standing.stand_aside("something else");
-  EXPECT_EQ(standing.why(), "the driver refused to keep streams in order (error 2)");
+  EXPECT_EQ(standing.why(), "the driver refused a call that keeps streams in order (CUDA_ERROR_OUT_OF_MEMORY)");
   EXPECT_FALSE(standing.ended());
 }
 

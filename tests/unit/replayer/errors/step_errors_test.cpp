@@ -32,7 +32,7 @@ class StepErrorsAlone : public testing::Test {
 
 TEST_F(StepErrorsAlone, ARefusedOpIsReportedOnceByACallThatMayReport) {
   errors_.refused(CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(standing_.why(), "the driver refused an op (error 1)");
+  EXPECT_EQ(standing_.why(), "the driver refused an op (CUDA_ERROR_INVALID_VALUE)");
   EXPECT_EQ(errors_.tell(call(CallKind::alloc), CUDA_SUCCESS), CUDA_SUCCESS);
   EXPECT_TRUE(errors_.any());
   EXPECT_EQ(errors_.tell(call(CallKind::stream_synchronize), CUDA_SUCCESS), CUDA_ERROR_INVALID_VALUE);

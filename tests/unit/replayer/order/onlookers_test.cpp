@@ -20,7 +20,7 @@ TEST_F(OnlookersTest, AnOpThatTouchesTheSameMeetsWhatMayRun) {
   EXPECT_FALSE(make(copy(kB, 6, 7)));
   EXPECT_TRUE(make(copy(kB, 2, 7)));
   EXPECT_TRUE(make(copy(kB, 7, 1)));
-  EXPECT_FALSE(make(copy(kA, 7, 1)));  // behind it on its stream
+  EXPECT_FALSE(make(copy(kA, 7, 1)));  // after it on its stream
   record(kA, event(1));
   wait(kC, event(1));
   EXPECT_FALSE(make(copy(kC, 2, 7)));
@@ -175,9 +175,9 @@ TEST_F(OnlookersTest, TwoThatMeetWaitForEachOther) {
   EXPECT_FALSE(onlookers_.begins(other, kB.ref, {}, met));
   EXPECT_TRUE(met.has(graph_.get()));
   met = {};
-  const auto behind = onlookers_.begins(other, kA.ref, {}, met);
-  ASSERT_TRUE(behind);
-  onlookers_.begun(other, *behind, true, /*in_our_order=*/false);
+  const auto later = onlookers_.begins(other, kA.ref, {}, met);
+  ASSERT_TRUE(later);
+  onlookers_.begun(other, *later, true, /*in_our_order=*/false);
   // The program's own of the two is an op as any.
   EXPECT_FALSE(launch(kC));
 }

@@ -90,7 +90,7 @@ TEST_F(StreamClocksTest, ACopyThatTheHostWaitsForTellsOfWhatWasBeforeItAlone) {
   const auto copy = clocks_.arrives(kLegacy);
   const auto token = clocks_.host_waits(copy);
   const auto meanwhile = op(kBlocking);
-  op(kLegacy);  // by which the legacy stream comes behind that
+  op(kLegacy);  // so the legacy stream comes after that
   clocks_.landed(copy, true);
   clocks_.ended(token, true);
   EXPECT_TRUE(clocks_.is_done(before));

@@ -46,7 +46,7 @@ class Truth {
     all.insert(number);
     streams_[on.ref.key] = {on, std::move(all)};
   }
-  // The op is before what comes on the stream, by something that nobody is told of.
+  // The op is before what comes on the stream, by something that is not reported.
   void joins(int number, const Stream& on) { streams_[on.ref.key].ops.insert(number); }
   void record(CUevent what, const Stream& on) {
     events_[what] = before(on);

@@ -50,15 +50,14 @@ TEST_F(CheckReportTest, CountsLaunches) {
   EXPECT_EQ(
       report_.line(),
       "no fault: 2 of 4 launches checked, of 1 of 2 kernels; on average 1.5 objects were closed and 0.5 read-only; "
-      "nothing is known of 1 more; not checked: a stream captures: 1; memory that stays open: managed: 1");
+      "nothing is known about 1 more; not checked: a stream captures: 1; memory that stays open: managed: 1");
 }
 
 TEST_F(CheckReportTest, AFaultNamesTheWordsOfItsParameters) {
-  EXPECT_EQ(
-      CheckReport::line(fault()),
-      "a launch of first with 4 x 1 x 1 blocks of 64 x 1 x 1 threads touched memory that it is said not to touch "
-      "(error 700). By evidence \"declared\" it writes to what the words at these bytes of its parameters lead to: "
-      "16; only reads: 8; leaves alone: 0. 2 objects were closed to it, 1 read-only");
+  EXPECT_EQ(CheckReport::line(fault()),
+            "a launch of first with 4 x 1 x 1 blocks of 64 x 1 x 1 threads touched memory that it should not "
+            "(CUDA_ERROR_ILLEGAL_ADDRESS). By evidence \"declared\", through the pointers at these bytes of its "
+            "parameters it writes: 16; only reads: 8; neither: 0. 2 objects were closed to it, 1 read-only");
 }
 
 TEST_F(CheckReportTest, WritesAllOfIt) {

@@ -288,7 +288,7 @@ TEST_F(AutoSinkTest, RecordsAgainWhereTheStepDoesNotCome) {
   EXPECT_EQ(sink().report().phase, SinkPhase::replaying) << "it still has something to look after";
   first->retires = true;
   steps(kEnough);
-  EXPECT_TRUE(comes_to_say("recording again"));
+  EXPECT_TRUE(comes_to_say("so it is recorded again"));
   steps(100);
   ASSERT_TRUE(comes_to(SinkPhase::analyzing));
   for (int i = 0; i < 30000 && replay_.load() == first; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));

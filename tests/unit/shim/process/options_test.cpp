@@ -104,8 +104,8 @@ TEST_F(OptionsTest, RulesTakeTrust) {
   for (const char* mode : {"auto", "regions", "off"}) {
     setenv("NIMBLE_MODE", mode, 1);
     setenv("NIMBLE_TRUST", "proven", 1);
-    const std::string why = "what NIMBLE_RULES says that kernels read and write is not believed: that takes ";
-    EXPECT_EQ(read_options().complaint, *mode == 'o' ? "" : why + "NIMBLE_TRUST=declared") << mode;
+    const std::string why = "NIMBLE_RULES: what only a rule says that a kernel reads and writes is not believed; ";
+    EXPECT_EQ(read_options().complaint, *mode == 'o' ? "" : why + "NIMBLE_TRUST=declared believes it") << mode;
     setenv("NIMBLE_TRUST", "declared", 1);
     EXPECT_EQ(read_options().complaint, "") << mode;
   }

@@ -203,9 +203,10 @@ TEST(BundleReport, AWayThatCouldNotBeRunIsNeitherEqualNorNot) {
   ReplayReport report;
   WayResult way;
   way.name = way.key = "cost";
-  way.failure = "the driver gives error 719 for op 3 (launch conv)";
+  way.failure = "the driver returns CUDA_ERROR_LAUNCH_FAILED for op 3 (launch conv)";
   report.ways.push_back(way);
-  EXPECT_NE(text_of(report).find("\nNo result: cost: the driver gives error 719 for op 3"), std::string::npos);
+  EXPECT_NE(text_of(report).find("\nNo result: cost: the driver returns CUDA_ERROR_LAUNCH_FAILED for op 3"),
+            std::string::npos);
   const Json json = Json::parse(json_of(report));
   EXPECT_EQ(json["ways"][0]["equal"], nullptr);
   EXPECT_EQ(json["ways"][0]["failure"], way.failure);

@@ -216,15 +216,15 @@ TEST_F(RewrittenGraphTest, WithoutPrioritiesWhereTheDriverHasNone) {
 
 TEST_F(RewrittenGraphTest, SaysWhatTheDriverRefusesAndLeavesNothing) {
   refuses_ = ~0ull;
-  EXPECT_EQ(build({0, 0}, false), "the driver refuses to make it executable (error 1)");
+  EXPECT_EQ(build({0, 0}, false), "the driver refuses to make it executable (CUDA_ERROR_INVALID_VALUE)");
   EXPECT_EQ(driver_->flags.size(), 1u) << "the same once more would be refused again";
-  EXPECT_EQ(build({0, 1}, false), "the driver refuses to make it executable (error 1)");
+  EXPECT_EQ(build({0, 1}, false), "the driver refuses to make it executable (CUDA_ERROR_INVALID_VALUE)");
   EXPECT_EQ(driver_->flags.size(), 2u);
   refuses_ = 0;
   for (const auto& [call, text] : {std::pair("remove", "to remove its edges"), std::pair("find", "to find a node"),
                                    std::pair("add", "other edges")}) {
     refuses_call_ = call;
-    EXPECT_EQ(build({0, 0}, false), std::string("the driver refuses ") + text + " (error 801)");
+    EXPECT_EQ(build({0, 0}, false), std::string("the driver refuses ") + text + " (CUDA_ERROR_NOT_SUPPORTED)");
     EXPECT_TRUE(driver_->flags.empty());
   }
 }

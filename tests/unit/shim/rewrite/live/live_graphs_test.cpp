@@ -76,7 +76,7 @@ TEST_F(LiveGraphsTest, ItHearsOfWhatItMissed) {
   put(first, one);
   EXPECT_TRUE(one->is_kept());
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_EQ(said_.front(), "graph 1 is the program's own: others may reach its memory now");
+  EXPECT_EQ(said_.front(), "graph 1: the program's own is launched from now on: others may reach its memory now");
 }
 
 TEST_F(LiveGraphsTest, WhatWasMissedIsForgottenWithTheLastAnalysis) {

@@ -283,6 +283,9 @@ def main():
         choices = os.path.join(folder, "choices")
         corpus.write_choice_kernels(choices, options.seed, 4 * options.programs)
         of_choices = [(choices, *corpus.compile_kernels(options.nvcc, choices))]
+        copies = os.path.join(folder, "copies")
+        corpus.write_choice_kernels(copies, options.seed, 2 * options.programs)
+        of_choices.append((copies, *corpus.compile_kernels(options.nvcc, copies, ptx_arch=80)))  # they copy asynchronously
         rules += [(name, of_choices, rule) for name, rule in CHOICES.items()]
         for name, sets, (source, old, new) in rules:
             if options.only and options.only not in name:

@@ -19,8 +19,8 @@ CHUNK = 25  # kernels per file
 
 def one_chunk(options, seed):
     # Kernels of each level in turn.
-    levels = sorted(corpus.ARCHS)
-    level = 75 if options.library or options.indices or options.choices else levels[(seed - options.seed) // CHUNK % len(levels)]
+    levels = (75, 80) if options.choices else sorted(corpus.ARCHS)
+    level = 75 if options.library or options.indices else levels[(seed - options.seed) // CHUNK % len(levels)]
     with tempfile.TemporaryDirectory() as folder:
         if options.library:
             source = os.path.join(corpus.HERE, "library_kernels.cu")

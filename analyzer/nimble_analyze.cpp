@@ -6,9 +6,9 @@
 
 #include "analyzer/base/errors.h"
 #include "analyzer/command/analyze.h"
+#include "analyzer/command/arguments.h"
 #include "analyzer/command/check.h"
 #include "analyzer/command/code.h"
-#include "analyzer/command/command_line.h"
 #include "analyzer/command/kernels.h"
 
 int main(int argc, char** argv) {

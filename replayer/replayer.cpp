@@ -8,7 +8,7 @@
 #include "replayer/bind/going_arena.h"
 #include "replayer/reading.h"
 #include "replayer/schedule/schedule_reader.h"
-#include "replayer/step_player.h"
+#include "replayer/step/step_player.h"
 #include "replayer/tuning_report.h"
 #include "replayer/watchdog.h"
 

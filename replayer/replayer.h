@@ -8,7 +8,7 @@
 //
 // A CallSink: called from any thread. One lock guards the state of the streams that are replayed; it is held while held
 // ops are submitted, never while the program's own call is made. Threads that do not use these streams do not take it
-// (replayer/match/unrelated_calls.h).
+// (replayer/bystanders/unrelated_calls.h).
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@
 #include "nimble/internal/call.h"
 #include "nimble/internal/counters.h"
 #include "replayer/bind/memory_map.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "replayer/tune/tuner.h"
 
 namespace nimble {

@@ -13,7 +13,7 @@
 
 #include "analyzer/base/errors.h"
 #include "analyzer/check/checker.h"
-#include "analyzer/command/command_line.h"
+#include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"

@@ -10,7 +10,7 @@
 #include "analyzer/base/errors.h"
 #include "analyzer/base/text.h"
 #include "analyzer/check/checker.h"
-#include "analyzer/command/command_line.h"
+#include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
 #include "analyzer/stages/read_steps.h"
 

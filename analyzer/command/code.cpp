@@ -16,7 +16,7 @@
 #include "analyzer/code_survey/summary.h"
 #include "analyzer/code_survey/survey.h"
 #include "analyzer/code_survey/survey_text.h"
-#include "analyzer/command/command_line.h"
+#include "analyzer/command/arguments.h"
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analyzer/base/errors.h"
-#include "analyzer/command/command_line.h"
+#include "analyzer/command/arguments.h"
 #include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/part_file.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyzer/base/errors.h"
-#include "analyzer/command/command_line.h"
+#include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
 #include "analyzer/report/kernels.h"
 #include "analyzer/stages/read_steps.h"

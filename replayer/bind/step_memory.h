@@ -9,7 +9,7 @@
 #include "nimble/internal/schedule.h"
 #include "replayer/bind/memory_map.h"
 #include "replayer/bind/object_map.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 
 namespace nimble {
 

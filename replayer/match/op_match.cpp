@@ -43,6 +43,14 @@ bool proves_the_same(const ScheduleFunction& function, const FunctionInfo& info)
 
 }  // namespace
 
+bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t index, const Call& call) {
+  const ScheduleOp& op = schedule.ops[index];
+  if (call.kind != op.kind) return false;
+  // A launch that no graph holds has no function in the schedule: it may be any.
+  if (call.kind != CallKind::launch || op.submit != Submit::graph) return true;
+  return context.function(call.launch.function).name == schedule.functions[op.function].name;
+}
+
 OpMatch::OpMatch(const Schedule& schedule, CallContext& context, MemoryMap& memory, ObjectMap& objects, Reach reach)
     : schedule_(schedule),
       context_(context),

@@ -18,6 +18,9 @@
 
 namespace nimble {
 
+// Whether the call may be this op of the step, judged by its kind and its function.
+bool could_be(const Schedule& schedule, CallContext& context, std::uint32_t op, const Call& call);
+
 class OpMatch {
  public:
   // Adds variables of images to `memory` when a kernel that touches them is first seen.

@@ -1,7 +1,5 @@
 #include "replayer/match/step_match.h"
 
-#include "replayer/match/unrelated_calls.h"
-
 namespace nimble {
 
 StepMatch::StepMatch(const Schedule& schedule, const StepPaths& paths, CallContext& context, const DriverApi& driver,

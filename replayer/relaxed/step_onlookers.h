@@ -1,4 +1,4 @@
-// Connects a step's reordered graphs with Onlookers (replayer/order/onlookers.h): tells what memory they use, asks
+// Connects a step's reordered graphs with Onlookers (replayer/onlookers/onlookers.h): tells what memory they use, asks
 // before each launch whether other work may be accessing it, and says which events the step's graphs and ops record.
 //
 // Does nothing until attach(): where all runs in the program's order there is nothing to look at. Not synchronised: the
@@ -18,7 +18,7 @@
 #include "replayer/bind/arena.h"
 #include "replayer/bind/step_memory.h"
 #include "replayer/match/op_match.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "replayer/relaxed/graphs_end.h"
 #include "replayer/relaxed/relaxed_segments.h"
 #include "replayer/step_order/step_streams.h"

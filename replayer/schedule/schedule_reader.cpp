@@ -10,7 +10,7 @@
 
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/quiet_file.h"
-#include "replayer/schedule/schedule_check.h"
+#include "replayer/schedule/schedule_consistency.h"
 #include "replayer/schedule/schedule_parts.h"
 #include "replayer/tune/tuner.h"
 

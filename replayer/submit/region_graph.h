@@ -15,7 +15,7 @@
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/order/touched.h"
+#include "replayer/onlookers/touched.h"
 #include "replayer/submit/region_values.h"
 #include "replayer/submit/segment_graph.h"
 

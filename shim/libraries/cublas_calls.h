@@ -1,6 +1,6 @@
 // The two functions by which a program gives cuBLAS memory to work in, as libnimble.so exports them: in captures that
-// ask for it each matrix product gets memory of its own (shim/rewrite/pool/workspaces.h); else, and in any other mode,
-// they do what cuBLAS's do.
+// ask for it each matrix product gets memory of its own (shim/rewrite/pool/workspace_table.h); else, and in any other
+// mode, they do what cuBLAS's do.
 //
 // Every call goes on to the cuBLAS that its caller would reach without us, which is found once for each call site, and
 // stays loaded from then on. Only if PyTorch calls it does cublasSetWorkspace count as being for one product: PyTorch

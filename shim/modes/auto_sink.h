@@ -29,7 +29,7 @@
 #include "nimble/internal/call.h"
 #include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "replayer/replayer.h"
 #include "replayer/stats/counters.h"
 #include "shim/process/while_used.h"

@@ -13,7 +13,7 @@
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/call.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "replayer/submit/region_graph.h"
 #include "shim/modes/region_work.h"
 #include "shim/record/recorder.h"

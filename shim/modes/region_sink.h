@@ -20,7 +20,7 @@
 #include "nimble/internal/evidence.h"
 #include "replayer/bind/call_history.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "shim/modes/program_region.h"
 
 namespace nimble::shim {

@@ -15,7 +15,7 @@
 
 #include "nimble/internal/call.h"
 #include "replayer/driver/driver_api.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 
 namespace nimble::shim {
 

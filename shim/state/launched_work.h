@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "replayer/driver/driver_api.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "shim/state/device_reader.h"
 
 namespace nimble::shim {

@@ -8,9 +8,9 @@ import resource
 import signal
 import sys
 
-import fault_matrix
+import fault_harness
 import harness
-from fault_matrix import Fault, closes, dead_pipe, limits, no_folder, on_a_small_disk
+from fault_harness import Fault, closes, dead_pipe, limits, no_folder, on_a_small_disk
 from harness import ProgramTest
 
 MIB = 1 << 20
@@ -73,7 +73,7 @@ def disk():
         if wrap:
             rows.append(Fault(name, wrap=wrap))
         else:
-            fault_matrix.say(f"{name}: left out, nothing can be mounted here")
+            fault_harness.say(f"{name}: left out, nothing can be mounted here")
     return rows
 
 
@@ -112,8 +112,8 @@ GROUPS = {"descriptors": descriptors, "limits": limited, "disk": disk, "processe
 class FaultTest(ProgramTest):
     def table(self, columns=None):
         if columns is None:
-            columns = fault_matrix.modes(self.make_schedule(["faults", self.path("file")], expect=7))
-        return fault_matrix.Table(columns)
+            columns = fault_harness.modes(self.make_schedule(["faults", self.path("file")], expect=7))
+        return fault_harness.Table(columns)
 
 
 class Faults(FaultTest):
@@ -122,8 +122,8 @@ class Faults(FaultTest):
     def matrix(self, group):
         table = self.table()
         for number, fault in enumerate(GROUPS[group](), start=list(GROUPS).index(group)):
-            table.add(fault, also=fault_matrix.some_recordings(number))
-        fault_matrix.say(table.text())
+            table.add(fault, also=fault_harness.some_recordings(number))
+        fault_harness.say(table.text())
         self.assertEqual(len(table.red), 0, "cells are red")
 
 
@@ -148,11 +148,11 @@ class Allocations(FaultTest):
         beside = [os.path.join(os.path.dirname(harness.BUILD.library), f"lib{name}.so") for name in preloaded]
         which = {"LD_PRELOAD": ":".join(beside), **which}
         fault = Fault("allocation")
-        plain = fault_matrix.run(fault, fault_matrix.PLAIN)
+        plain = fault_harness.run(fault, fault_harness.PLAIN)
         red = []
-        for mode in (*self.table().columns, *fault_matrix.some_recordings(number)):
+        for mode in (*self.table().columns, *fault_harness.some_recordings(number)):
             count = self.path("count")
-            seen = fault_matrix.run(fault, mode, FAULT_COUNT=count, FAULT_ONCE="1", **which)
+            seen = fault_harness.run(fault, mode, FAULT_COUNT=count, FAULT_ONCE="1", **which)
             red += [(mode.name, found) for found in seen.differences(plain)]
             with open(count, encoding="utf-8") as file:
                 most = int(file.read())
@@ -160,13 +160,13 @@ class Allocations(FaultTest):
             numbers = sample(most)
             for once in ({"FAULT_ONCE": "1"}, {}):
                 for number in numbers:
-                    seen = fault_matrix.run(fault, mode, FAULT_ALLOCATION=str(number), **which, **once)
+                    seen = fault_harness.run(fault, mode, FAULT_ALLOCATION=str(number), **which, **once)
                     found = seen.differences(plain)
                     if found:
                         red.append((mode.name, number, "once" if once else "from there on", found))
-            fault_matrix.say(f"{mode.name}: {most} allocations, {2 * len(numbers)} runs")
+            fault_harness.say(f"{mode.name}: {most} allocations, {2 * len(numbers)} runs")
         for one in red:
-            fault_matrix.say(str(one))
+            fault_harness.say(str(one))
         self.assertEqual(len(red), 0, "runs were not as without Nimble")
 
 
@@ -195,23 +195,23 @@ class Itself(FaultTest):
     }
 
     def test_what_is_wrong_shows(self):
-        before, fault_matrix.TIMEOUT = fault_matrix.TIMEOUT, 10
+        before, fault_harness.TIMEOUT = fault_harness.TIMEOUT, 10
         try:
             for what, fault in self.WRONG.items():
                 with self.subTest(what):
-                    if what == "core" and fault_matrix.run(fault, fault_matrix.PLAIN).core is None:
+                    if what == "core" and fault_harness.run(fault, fault_harness.PLAIN).core is None:
                         self.skipTest("nothing here writes cores")
-                    table = self.table([fault_matrix.in_place_of_the_shim(what)])
+                    table = self.table([fault_harness.in_place_of_the_shim(what)])
                     red = table.add(fault)
-                    fault_matrix.say("; ".join(f"{what}: {found}" for _, _, found in red) or f"{what}: nothing")
+                    fault_harness.say("; ".join(f"{what}: {found}" for _, _, found in red) or f"{what}: nothing")
                     self.assertEqual([mode for _, mode, _ in red], [f"break {what}"], "not seen")
         finally:
-            fault_matrix.TIMEOUT = before
+            fault_harness.TIMEOUT = before
 
     def test_the_modes_do_their_work(self):
-        for mode in (*self.table().columns, *fault_matrix.recordings()):
+        for mode in (*self.table().columns, *fault_harness.recordings()):
             with self.subTest(mode.name):
-                seen = fault_matrix.run(Fault("no fault", "tell"), mode, NIMBLE_HOLD_US="60000000")
+                seen = fault_harness.run(Fault("no fault", "tell"), mode, NIMBLE_HOLD_US="60000000")
                 said = seen.err.decode()
                 if mode.variables.get("NIMBLE_MODE") == "record":
                     self.assertIn("trace.json", seen.ours)
@@ -237,11 +237,11 @@ def main():
         what = sys.argv[at + 1]
         del sys.argv[at:at + 2]
         harness.BUILD = harness.Build(sys.argv[1])
-        table = fault_matrix.Table([fault_matrix.in_place_of_the_shim(what)])
+        table = fault_harness.Table([fault_harness.in_place_of_the_shim(what)])
         for group in sys.argv[2:3] or GROUPS:
             for fault in GROUPS[group]():
                 table.add(fault)
-        fault_matrix.say(table.text())
+        fault_harness.say(table.text())
         sys.exit(0 if table.red else 1)
     if len(sys.argv) > 2 and not sys.argv[2].startswith("-"):
         group = sys.argv[2]

@@ -16,7 +16,7 @@ from nimble.graphs.backend import Backend
 from nimble.graphs.capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options, eager_report
 from nimble.graphs.prepared import CHANGED, PreparedGraph, prepare
-from nimble.graphs.unsupported import check_kind
+from nimble.graphs.unsupported_modules import check_kind
 from nimble.guards import switches
 from nimble.guards.signatures import Call, GraphCache, Repeated
 from nimble.nesting import nesting

@@ -22,7 +22,7 @@ from nimble.graphs.autograd_leaves import one_thread
 from nimble.graphs.backend import EAGER_RUNS, Backend
 from nimble.graphs.capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options, device_of
-from nimble.graphs.unsupported import check_step
+from nimble.graphs.unsupported_modules import check_step
 from nimble.guards import switches
 from nimble.guards.autocast_cache import is_around
 from nimble.guards.signatures import Call, GraphCache

@@ -1,4 +1,4 @@
-// Slots for cuBLAS's workspaces in captures whose memory is the pool's (shim/rewrite/pool/workspaces.h): taken and
+// Slots for cuBLAS's workspaces in captures whose memory is the pool's (shim/rewrite/pool/workspace_table.h): taken and
 // released as if the program itself allocated and released them.
 //
 // Owns which slot stands for which workspace. No lock of its own; calls the driver. Any thread.
@@ -13,7 +13,7 @@
 #include "shim/rewrite/allocate/memory_shortage.h"
 #include "shim/rewrite/capture/captures_under_way.h"
 #include "shim/rewrite/pool/capture_pool.h"
-#include "shim/rewrite/pool/workspaces.h"
+#include "shim/rewrite/pool/workspace_table.h"
 #include "shim/rewrite/rewrite_log.h"
 
 namespace nimble::shim {

@@ -5,7 +5,7 @@
 // one graph, so the last one's end is the end of all. One lock is held during a launch, and only other launches of the
 // same graph wait for it; another guards why the graph is kept and what memory it needs, never while the driver is
 // called. The driver's errors go to the program, except those of the rewritten graph: then its own is launched. Owns
-// its events, the facts about its nodes (graph_facts.h), and the choice between the two (graph_choice.h). Any thread,
+// its events, the facts about its nodes (graph_facts.h), and the choice between the two (faster_graph.h). Any thread,
 // once it has been described.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "nimble/internal/call.h"
 #include "replayer/driver/driver_api.h"
 #include "replayer/tune/tuner.h"
-#include "shim/rewrite/graph/graph_choice.h"
+#include "shim/rewrite/graph/faster_graph.h"
 #include "shim/rewrite/graph/graph_facts.h"
 #include "shim/rewrite/graph/rewritten_graph.h"
 #include "shim/rewrite/memory/transient.h"
@@ -93,7 +93,7 @@ class GraphPair {
   // It was updated from another graph, which has other memory.
   void forget_transient();
 
-  // Its work as observers see it (replayer/order/onlookers.h).
+  // Its work as observers see it (replayer/onlookers/onlookers.h).
   const std::shared_ptr<LaunchedWork>& work() const { return work_; }
   // Whether its own is launched for good.
   bool is_kept() const { return kept_.load(std::memory_order_acquire); }

@@ -1,6 +1,6 @@
 // Which work accesses the memory of the program's graphs while these run in Nimble's order
-// (replayer/order/onlookers.h). What graphs touch is told, and what the program's calls touch; where an op must not run
-// at the same time as a graph, it waits for that, which is the program's own from then on.
+// (replayer/onlookers/onlookers.h). What graphs touch is told, and what the program's calls touch; where an op must not
+// run at the same time as a graph, it waits for that, which is the program's own from then on.
 //
 // Owns what is known of both; the graphs' table hears of graphs that are kept. No lock of its own is held while the
 // driver is called, or anybody waits. Any thread.
@@ -12,7 +12,7 @@
 #include <span>
 
 #include "nimble/internal/call.h"
-#include "replayer/order/onlookers.h"
+#include "replayer/onlookers/onlookers.h"
 #include "shim/rewrite/graph/graph_pair.h"
 #include "shim/rewrite/live/live_graphs.h"
 #include "shim/rewrite/rewrite_log.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "replayer/step_player.h"
+#include "replayer/step/step_player.h"
 #include "tests/unit/replayer/fake_driver.h"
 
 namespace nimble {

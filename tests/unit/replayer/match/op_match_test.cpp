@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "replayer/step_player.h"
+#include "replayer/step/step_player.h"
 #include "tests/unit/replayer/fake_driver.h"
-#include "tests/unit/replayer/player_support.h"
+#include "tests/unit/replayer/step/player_support.h"
 
 namespace nimble {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "replayer/step_player.h"
+#include "replayer/step/step_player.h"
 #include "tests/unit/replayer/fake_driver.h"
 #include "tests/unit/replayer/order_driver.h"
 #include "tests/unit/replayer/schedule_support.h"

@@ -10,9 +10,9 @@
 
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/quiet_file.h"
+#include "nimble/internal/tune.h"
 #include "replayer/schedule/schedule_consistency.h"
 #include "replayer/schedule/schedule_parts.h"
-#include "replayer/tune/tuner.h"
 
 namespace nimble {
 

@@ -20,16 +20,6 @@
 
 namespace nimble {
 
-// How a step is submitted.
-enum class Way : std::uint8_t {
-  own,         // as the program issues it, call by call
-  one_stream,  // its segments as graphs in the program's order
-  schedule,    // its segments as graphs in the schedule's order
-};
-inline constexpr std::size_t kWays = 3;
-inline constexpr std::string_view kWayNames[] = {"own", "one_stream", "schedule"};
-inline std::string name(Way way) { return std::string(kWayNames[static_cast<std::size_t>(way)]); }
-
 class Tuner {
  public:
   // Per trial: turns of each way, and per turn the untimed and the timed steps.

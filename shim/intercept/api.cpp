@@ -10,10 +10,10 @@
 #include <string>
 
 #include "nimble/internal/version.h"
+#include "shim/driver/call_receiver.h"
 #include "shim/driver/guard.h"
 #include "shim/driver/real_driver.h"
 #include "shim/modes/region_sink.h"
-#include "shim/modes/session.h"
 #include "shim/process/options.h"
 #include "shim/process/roomy_stack.h"
 #include "shim/rewrite/graph_sink.h"

@@ -4,10 +4,11 @@
 
 #include <type_traits>
 
+#include "shim/driver/call_receiver.h"
 #include "shim/driver/guard.h"
+#include "shim/driver/interception.h"
 #include "shim/driver/real_driver.h"
 #include "shim/intercept/decode/decode.h"
-#include "shim/modes/session.h"
 #include "shim/process/roomy_stack.h"
 
 namespace nimble::shim {

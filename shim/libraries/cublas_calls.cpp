@@ -4,9 +4,9 @@
 #include <new>
 #include <string>
 
+#include "shim/driver/call_receiver.h"
 #include "shim/driver/dlsym_hook.h"
 #include "shim/driver/guard.h"
-#include "shim/modes/session.h"
 #include "shim/process/roomy_stack.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/rewrite/program_memory/library_memory.h"

@@ -1,5 +1,6 @@
-// The life of libnimble.so in a process: set up on first use, inactive in forked children, finished at exit.
-#include "shim/modes/session.h"
+// The life of libnimble.so in a process: set up on first use, inactive in forked children, finished at exit. What it
+// does with the calls it intercepts the environment decides: nothing (off), record, replay, all in turn (auto),
+// regions, or check what they touch.
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -13,8 +14,10 @@
 
 #include "nimble/internal/process/quiet_file.h"
 #include "replayer/replayer.h"
+#include "shim/driver/call_receiver.h"
 #include "shim/driver/dlsym_hook.h"
 #include "shim/driver/guard.h"
+#include "shim/driver/interception.h"
 #include "shim/driver/real_driver.h"
 #include "shim/modes/auto_sink.h"
 #include "shim/modes/check_sink.h"
@@ -25,34 +28,17 @@
 #include "shim/record/observers/make_observers.h"
 #include "shim/record/recorder.h"
 #include "shim/rewrite/graph_sink.h"
-#include "shim/state/function_table.h"
+#include "shim/state/call_context.h"
 #include "shim/state/image_facts.h"
 #include "shim/state/proof_files.h"
-#include "shim/state/stream_table.h"
 
 namespace nimble::shim {
 
 namespace {
 
-class Context final : public CallContext {
- public:
-  const FunctionInfo& function(CUfunction handle) override { return functions_.find(handle); }
-  StreamKind stream_kind(const StreamRef& stream) override { return streams().kind(stream); }
-  void* driver_symbol(const char* name) override { return known_driver_symbol(name); }
-
- private:
-  FunctionTable& functions_ = functions();
-};
-
 constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled
 
 std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
-
-// Everything is allocated once and never destroyed: other threads may still be calling while the process ends.
-Context& context() {
-  static Context* const instance = new Context;
-  return *instance;
-}
 
 ReplayOptions replay_options(const Options& options) {
   ReplayOptions replay;
@@ -116,9 +102,10 @@ CallSink* make_sink(const Options& options) {
             "RLIMIT_NOFILE leaves the program few descriptors, and Nimble takes none of them: not recording");
         return nullptr;
       }
-      return new Recorder(recorder_options(options), context(), make_observers(observer_options(options), context()));
+      return new Recorder(recorder_options(options), call_context(),
+                          make_observers(observer_options(options), call_context()));
     case Mode::replay:
-      return make_replayer(replay_options(options), context()).release();
+      return make_replayer(replay_options(options), call_context()).release();
     case Mode::automatic: {
       AutoOptions automatic;
       automatic.rules = options.rules;
@@ -135,9 +122,9 @@ CallSink* make_sink(const Options& options) {
         own.schedule_path = "auto";
         own.schedule_text = schedule;
         own.counted = counted;
-        return make_replayer(std::move(own), context(), &onlookers);
+        return make_replayer(std::move(own), call_context(), &onlookers);
       };
-      return new AutoSink(std::move(automatic), context());
+      return new AutoSink(std::move(automatic), call_context());
     }
     case Mode::regions: {
       RegionOptions regions;
@@ -145,7 +132,7 @@ CallSink* make_sink(const Options& options) {
       regions.rules = options.rules;
       regions.trust = options.trust;
       regions.log = [](const std::string& text) { log(LogLevel::info, text); };
-      return new RegionSink(std::move(regions), context());
+      return new RegionSink(std::move(regions), call_context());
     }
     case Mode::check: {
       CheckOptions check;
@@ -158,7 +145,7 @@ CallSink* make_sink(const Options& options) {
         log(is_error ? LogLevel::error : LogLevel::info, text);
       };
       check.enter_helper_thread = replay_options(options).enter_helper_thread;
-      return new CheckSink(std::move(check), context());
+      return new CheckSink(std::move(check), call_context());
     }
     case Mode::off:
       if (!options.graphs) break;
@@ -173,7 +160,7 @@ CallSink* make_sink(const Options& options) {
       graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
       graphs.trace_path = options.graphs_trace;
       graphs.log = replay_options(options).log;
-      return new GraphSink(std::move(graphs), context());
+      return new GraphSink(std::move(graphs), call_context());
   }
   return nullptr;
 }
@@ -240,11 +227,6 @@ __attribute__((destructor)) void end() { finish(); }
 
 constinit std::atomic<Interception> g_interception{Interception::undecided};
 constinit std::atomic<std::uintptr_t> g_sink{kUnstarted};
-
-CallSink* started_sink() {
-  const std::uintptr_t current = g_sink.load(std::memory_order_acquire);
-  return current == kUnstarted ? nullptr : reinterpret_cast<CallSink*>(current);
-}
 
 // Concurrent threads all read the same.
 Interception decide_interception() noexcept {

@@ -14,12 +14,12 @@
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "shim/driver/guard.h"
-#include "shim/intercept/decode/launch.h"
 #include "shim/process/host_room.h"
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
 #include "shim/record/facts/current_call.h"
 #include "shim/record/trace/trace_writer.h"
+#include "shim/state/entry.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {
@@ -280,7 +280,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
       }
     }
     for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
-      record.attribute_count += decode::meaningful(call.launch.attributes[i]);
+      record.attribute_count += meaningful(call.launch.attributes[i]);
     if (function.proof)
       for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
   }
@@ -315,7 +315,7 @@ void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
       std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), record.param_bytes);
     if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
     for (std::uint32_t i = 0, n = 0; i < call.launch.attribute_count; ++i) {
-      if (decode::meaningful(call.launch.attributes[i]))
+      if (meaningful(call.launch.attributes[i]))
         const_cast<std::uint32_t*>(placed.attributes())[n++] = call.launch.attributes[i].id;
     }
   });

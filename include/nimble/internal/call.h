@@ -91,6 +91,20 @@ struct Region {
   std::uint64_t pitch = 0;  // bytes between rows, where there is more than one
 };
 
+// Whether a launch attribute says anything: many callers pass attributes at their default. Leave to begin before the
+// preceding kernel has ended is only a permission: without it the kernel waits, and computes the same.
+inline bool meaningful(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      return false;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      return attribute.value.cooperative != 0;
+    default:
+      return true;
+  }
+}
+
 // What a call says, by what it is about: a part is set for calls of its kinds, else as it begins. One call has only
 // few of them; they lie side by side, since which ones is not known before its decoder has run.
 struct Call {

@@ -40,20 +40,6 @@ static_assert(kMemSyncDomain == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN);
 static_assert(kPreferredClusterDimension == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION);
 static_assert(kPreferredSharedMemoryCarveout == CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 
-// Whether a launch attribute says anything: many callers pass attributes at their default. Leave to begin before the
-// preceding kernel has ended is only a permission: without it the kernel waits, and computes the same.
-inline bool meaningful(const CUlaunchAttribute& attribute) {
-  switch (attribute.id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      return false;
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      return attribute.value.cooperative != 0;
-    default:
-      return true;
-  }
-}
-
 // The event that a launch records by an attribute of its own, if any.
 inline CUevent launch_event(const CUlaunchAttribute& attribute) {
   if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return attribute.value.programmaticEvent.event;

@@ -8,7 +8,6 @@
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/schedule.h"
-#include "shim/intercept/decode/launch.h"
 #include "shim/process/log.h"
 #include "shim/state/function_table.h"
 
@@ -224,7 +223,7 @@ const char* BundleCapture::why_not_replayable(const Call& call) const {
   switch (call.kind) {
     case CallKind::launch:
       for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
-        if (decode::meaningful(call.launch.attributes[i])) return "a launch with attributes";
+        if (meaningful(call.launch.attributes[i])) return "a launch with attributes";
       return context_.function(call.launch.function).params ? nullptr : "a kernel whose parameter layout is not known";
     case CallKind::copy:
     case CallKind::set:

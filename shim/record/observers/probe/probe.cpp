@@ -7,10 +7,10 @@
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/driver/result_name.h"
-#include "shim/intercept/decode/launch.h"
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
 #include "shim/record/trace/record_queue.h"
+#include "shim/state/entry.h"
 
 namespace nimble::shim {
 
@@ -98,8 +98,7 @@ bool Probe::find_targets(const Call& call) {
   addresses_ = holds_any_ = false;
   const FunctionInfo& function = context_.function(call.launch.function);
   for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
-    if (decode::meaningful(call.launch.attributes[i]) && !only_changes_how_it_runs(call.launch.attributes[i].id))
-      return false;
+    if (meaningful(call.launch.attributes[i]) && !only_changes_how_it_runs(call.launch.attributes[i].id)) return false;
   if (call.launch.cooperative || !function.params ||
       (!call.launch.kernel_params && !call.launch.extra && function.param_bytes))
     return false;

@@ -94,73 +94,87 @@ void keep_proofs(const Options& options) {
   proofs()->check_one_in(kCheckOneIn, static_cast<std::uint64_t>(getpid()));
 }
 
+CallSink* make_recorder(const Options& options) {
+  if (has_few_descriptors()) {
+    log(LogLevel::warning,
+        "RLIMIT_NOFILE leaves the program few descriptors, and Nimble takes none of them: not recording");
+    return nullptr;
+  }
+  return new Recorder(recorder_options(options), call_context(),
+                      make_observers(observer_options(options), call_context()));
+}
+
+CallSink* make_auto_sink(const Options& options) {
+  AutoOptions automatic;
+  automatic.rules = options.rules;
+  automatic.trust = options.trust;
+  automatic.limit_bytes = bytes_of(options.auto_limit);
+  automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
+  automatic.wait = std::chrono::milliseconds(options.auto_wait);
+  automatic.stats_path = options.stats;
+  const ReplayOptions replay = replay_options(options);
+  automatic.log = replay.log;
+  automatic.enter_helper_thread = replay.enter_helper_thread;
+  automatic.replay = [replay](const std::string& schedule, const CounterValues& counted, Onlookers& onlookers) {
+    ReplayOptions own = replay;
+    own.schedule_path = "auto";
+    own.schedule_text = schedule;
+    own.counted = counted;
+    return make_replayer(std::move(own), call_context(), &onlookers);
+  };
+  return new AutoSink(std::move(automatic), call_context());
+}
+
+CallSink* make_region_sink(const Options& options) {
+  RegionOptions regions;
+  regions.limit_bytes = kRegionBytes;
+  regions.rules = options.rules;
+  regions.trust = options.trust;
+  regions.log = [](const std::string& text) { log(LogLevel::info, text); };
+  return new RegionSink(std::move(regions), call_context());
+}
+
+CallSink* make_check_sink(const Options& options) {
+  CheckOptions check;
+  check.every = static_cast<std::uint64_t>(options.check_every);
+  check.seed = static_cast<std::uint64_t>(options.check_seed);
+  check.rules = options.rules;
+  check.trust = options.trust;
+  check.stats_path = options.stats;
+  check.log = [](bool is_error, const std::string& text) { log(is_error ? LogLevel::error : LogLevel::info, text); };
+  check.enter_helper_thread = replay_options(options).enter_helper_thread;
+  return new CheckSink(std::move(check), call_context());
+}
+
+CallSink* make_graph_sink(const Options& options) {
+  GraphOptions graphs;
+  graphs.rules = options.rules;
+  graphs.trust = options.trust;
+  graphs.limit_bytes = bytes_of(options.auto_limit);
+  graphs.tune = options.tune;
+  graphs.probe = options.probe;
+  graphs.probe_learned = options.trust >= Evidence::observed;  // else it would not be used
+  graphs.probe_limit_bytes = bytes_of(options.probe_limit);
+  graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
+  graphs.trace_path = options.graphs_trace;
+  graphs.log = replay_options(options).log;
+  return new GraphSink(std::move(graphs), call_context());
+}
+
 CallSink* make_sink(const Options& options) {
   switch (options.mode) {
     case Mode::record:
-      if (has_few_descriptors()) {
-        log(LogLevel::warning,
-            "RLIMIT_NOFILE leaves the program few descriptors, and Nimble takes none of them: not recording");
-        return nullptr;
-      }
-      return new Recorder(recorder_options(options), call_context(),
-                          make_observers(observer_options(options), call_context()));
+      return make_recorder(options);
     case Mode::replay:
       return make_replayer(replay_options(options), call_context()).release();
-    case Mode::automatic: {
-      AutoOptions automatic;
-      automatic.rules = options.rules;
-      automatic.trust = options.trust;
-      automatic.limit_bytes = bytes_of(options.auto_limit);
-      automatic.most_recordings = static_cast<std::uint32_t>(options.auto_tries);
-      automatic.wait = std::chrono::milliseconds(options.auto_wait);
-      automatic.stats_path = options.stats;
-      const ReplayOptions replay = replay_options(options);
-      automatic.log = replay.log;
-      automatic.enter_helper_thread = replay.enter_helper_thread;
-      automatic.replay = [replay](const std::string& schedule, const CounterValues& counted, Onlookers& onlookers) {
-        ReplayOptions own = replay;
-        own.schedule_path = "auto";
-        own.schedule_text = schedule;
-        own.counted = counted;
-        return make_replayer(std::move(own), call_context(), &onlookers);
-      };
-      return new AutoSink(std::move(automatic), call_context());
-    }
-    case Mode::regions: {
-      RegionOptions regions;
-      regions.limit_bytes = kRegionBytes;
-      regions.rules = options.rules;
-      regions.trust = options.trust;
-      regions.log = [](const std::string& text) { log(LogLevel::info, text); };
-      return new RegionSink(std::move(regions), call_context());
-    }
-    case Mode::check: {
-      CheckOptions check;
-      check.every = static_cast<std::uint64_t>(options.check_every);
-      check.seed = static_cast<std::uint64_t>(options.check_seed);
-      check.rules = options.rules;
-      check.trust = options.trust;
-      check.stats_path = options.stats;
-      check.log = [](bool is_error, const std::string& text) {
-        log(is_error ? LogLevel::error : LogLevel::info, text);
-      };
-      check.enter_helper_thread = replay_options(options).enter_helper_thread;
-      return new CheckSink(std::move(check), call_context());
-    }
+    case Mode::automatic:
+      return make_auto_sink(options);
+    case Mode::regions:
+      return make_region_sink(options);
+    case Mode::check:
+      return make_check_sink(options);
     case Mode::off:
-      if (!options.graphs) break;
-      GraphOptions graphs;
-      graphs.rules = options.rules;
-      graphs.trust = options.trust;
-      graphs.limit_bytes = bytes_of(options.auto_limit);
-      graphs.tune = options.tune;
-      graphs.probe = options.probe;
-      graphs.probe_learned = options.trust >= Evidence::observed;  // else it would not be used
-      graphs.probe_limit_bytes = bytes_of(options.probe_limit);
-      graphs.probe_first = static_cast<std::uint64_t>(options.probe_first);
-      graphs.trace_path = options.graphs_trace;
-      graphs.log = replay_options(options).log;
-      return new GraphSink(std::move(graphs), call_context());
+      return options.graphs ? make_graph_sink(options) : nullptr;
   }
   return nullptr;
 }

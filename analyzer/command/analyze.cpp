@@ -15,6 +15,7 @@
 #include "analyzer/check/checker.h"
 #include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
+#include "analyzer/command/subcommands.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
 #include "analyzer/pipeline.h"
@@ -211,10 +212,9 @@ const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
   app.add_flag("--quiet", arguments.quiet, "Print no report");
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
-      "but evidence contradicts itself.\n\n"
-      "nimble-analyze check TRACE SCHEDULE checks a schedule against its trace, nimble-analyze code FILE prints what "
-      "the kernels in a file touch, and nimble-analyze kernels TRACE what those of a trace touch. Each has --help.");
+      subcommands_text() +
+      "\nExit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found, 4 the step cannot be scheduled, 5 done, "
+      "but evidence contradicts itself.");
   return output;
 }
 

@@ -110,6 +110,13 @@ class AnalyzeTest(CommandTest):
                        "--memory-limit"):
             self.assertIn(option, usage)
 
+    def test_help_names_each_subcommand(self):
+        usage = self.analyze("--help").stdout
+        named = re.findall(r"^ +(\w+)(?: [A-Z]+)+  +\w", usage.partition("Subcommands")[2], re.MULTILINE)
+        self.assertEqual(named, ["check", "code", "kernels"], usage)
+        for name in named:
+            self.assertIn(f"nimble-analyze {name} [OPTIONS]", self.analyze(name, "--help").stdout)
+
     def test_standard_output_that_is_a_file_is_written(self):
         for option, begins in (("-o", '{"nimble_schedule"'), ("--json", '{"nimble_report"'), ("--dot", "digraph")):
             more = [] if option == "-o" else ["--no-schedule"]

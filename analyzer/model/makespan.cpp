@@ -11,7 +11,6 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr std::size_t kEngines = 5;
 constexpr int kMostWaves = 8;           // more are merged: finer steps add nothing
 constexpr double kNothing = 1e-9;       // microseconds: what rounding may leave of an op
 constexpr double kBandwidth = 1 << 30;  // all of the memory's, in whole units, so that sums are exact

@@ -35,17 +35,15 @@ OpCost cost_of(const DeviceModel& device, const Trace& trace, const ObjectTable&
     case CallKind::copy: {
       Side from = side_of(table, index, kAtSrc), to = side_of(table, index, kAtDst);
       CopyDirection direction = CopyDirection::kDeviceToDevice;
-      cost.engine = Engine::device_to_device;
       if (from == Side::unknown || to == Side::unknown) {
         direction = CopyDirection::kPageable;
-        cost.engine = from == Side::unknown ? Engine::host_to_device : Engine::device_to_host;
       } else if (from == Side::host_pinned) {
         direction = CopyDirection::kHostToDevice;
-        cost.engine = Engine::host_to_device;
       } else if (to == Side::host_pinned) {
         direction = CopyDirection::kDeviceToHost;
-        cost.engine = Engine::device_to_host;
       }
+      const bool from_device = direction == CopyDirection::kPageable && from != Side::unknown;
+      cost.engine = from_device ? Engine::device_to_host : engine_of(direction);
       cost.device_us = copy_us(device, call.width * call.height, direction);
       break;
     }

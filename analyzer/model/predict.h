@@ -14,8 +14,6 @@
 
 namespace nimble::analyzer {
 
-enum class Engine : std::uint8_t { none, multiprocessors, host_to_device, device_to_host, device_to_device };
-
 struct OpCost {
   double device_us = 0;  // alone on the device
   double host_us = 0;    // of submitting it by its own call

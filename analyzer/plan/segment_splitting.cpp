@@ -26,7 +26,7 @@ class Bounds {
   template <typename Function>
   void from(std::size_t from, const std::vector<std::uint32_t>& places, Function function) {
     const std::uint32_t begin = places[from];
-    std::array<double, 6> taken{};  // of each engine, then of the memory
+    std::array<double, kEngines + 1> taken{};  // of each engine, then of the memory
     double path = 0;
     std::size_t next = from + 1;
     for (std::uint32_t node = begin; next < places.size(); ++node) {
@@ -45,7 +45,7 @@ class Bounds {
                                ? static_cast<double>(cost.multiprocessors) / device_.multiprocessors
                                : 1;
       if (cost.engine != Engine::none) taken[static_cast<std::size_t>(cost.engine)] += cost.device_us * share;
-      taken[5] += cost.device_us * cost.bandwidth;
+      taken[kEngines] += cost.device_us * cost.bandwidth;
     }
   }
 

@@ -11,7 +11,6 @@ namespace nimble::bench {
 namespace {
 
 using analyzer::Dag;
-using analyzer::Engine;
 using analyzer::OpCost;
 
 // An op's output. `by` is the op, or kInput.

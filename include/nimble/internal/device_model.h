@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace nimble {
@@ -45,7 +46,17 @@ struct DeviceModel {
   double host_function_us = 3.0;
 };
 
+// What an op runs on. A copy engine takes one op at a time; there is one for each direction, and sets run on the last.
+enum class Engine : std::uint8_t { none, multiprocessors, host_to_device, device_to_host, device_to_device };
+inline constexpr std::size_t kEngines = static_cast<std::size_t>(Engine::device_to_device) + 1;
+
 enum class CopyDirection { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPageable };
+
+// The engine of a copy. Of pageable memory: if it is copied to the device.
+inline Engine engine_of(CopyDirection direction) {
+  if (direction == CopyDirection::kDeviceToDevice) return Engine::device_to_device;
+  return direction == CopyDirection::kDeviceToHost ? Engine::device_to_host : Engine::host_to_device;
+}
 
 // Blocks of this many threads that one multiprocessor runs at a time.
 inline int blocks_at_once(const DeviceModel& device, std::uint64_t threads_per_block) {

@@ -33,18 +33,13 @@ double SimClock::place(const Work& work, double ready, nimble::CopyDirection dir
     }
     case WorkKind::kCopy: {
       length = nimble::copy_us(model_, work.copy.width * work.copy.height * work.copy.depth, direction);
-      double& engine =
-          direction == nimble::CopyDirection::kHostToDevice || direction == nimble::CopyDirection::kPageable
-              ? to_device_free_
-          : direction == nimble::CopyDirection::kDeviceToHost ? to_host_free_
-                                                              : within_free_;
-      end = place_on(engine, ready, length);
+      end = place_on(nimble::engine_of(direction), ready, length);
       mark_busy(end - length, end);
       break;
     }
     case WorkKind::kSet: {
       length = nimble::set_us(model_, work.set.width * work.set.height * std::uint64_t{work.set.element_bytes});
-      end = place_on(within_free_, ready, length);
+      end = place_on(nimble::Engine::device_to_device, ready, length);
       mark_busy(end - length, end);
       break;
     }
@@ -59,7 +54,8 @@ double SimClock::place(const Work& work, double ready, nimble::CopyDirection dir
   return end;
 }
 
-double SimClock::place_on(double& engine_free, double ready, double length) {
+double SimClock::place_on(nimble::Engine engine, double ready, double length) {
+  double& engine_free = engine_free_[static_cast<std::size_t>(engine)];
   engine_free = std::max(engine_free, ready) + length;
   return engine_free;
 }

@@ -3,6 +3,7 @@
 // a kernel fills, or the copy engine of its direction. Guarded by the driver's mutex.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -45,7 +46,7 @@ class SimClock {
 
  private:
   double place_kernel(double ready, int multiprocessors, double length);
-  static double place_on(double& engine_free, double ready, double length);
+  double place_on(nimble::Engine engine, double ready, double length);
   void mark_busy(double begin, double end);
 
   // So many multiprocessors are free from this time on.
@@ -59,10 +60,10 @@ class SimClock {
 
   nimble::DeviceModel model_;
   double host_us_ = 0, submit_us_ = 0, device_end_us_ = 0, origin_ = 0, last_begin_us_ = 0;
-  std::vector<Free> free_;  // sorted by time; counts add up to the device's multiprocessors
-  double to_device_free_ = 0, to_host_free_ = 0, within_free_ = 0;
-  double busy_before_ = 0;      // of intervals that no later op can touch
-  std::vector<Interval> busy_;  // disjoint, sorted
+  std::vector<Free> free_;                              // sorted by time; counts add up to the device's multiprocessors
+  std::array<double, nimble::kEngines> engine_free_{};  // when each copy engine is
+  double busy_before_ = 0;                              // of intervals that no later op can touch
+  std::vector<Interval> busy_;                          // disjoint, sorted
 };
 
 }  // namespace simcuda

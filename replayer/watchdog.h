@@ -1,5 +1,6 @@
 // Submits held ops when the program makes no further call: it may be watching memory that the GPU writes.
 //
+// The bound is the option NIMBLE_HOLD_US; its default stands in include/nimble/internal/options.def, row hold_us.
 // A separate thread, which sleeps until ops are held, then looks twice per bound; if nothing has happened between two
 // looks, it calls `expired`. It holds no lock of its own while calling out. Once started it lives as long as the
 // process.

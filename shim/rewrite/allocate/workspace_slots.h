@@ -41,7 +41,7 @@ class WorkspaceSlots {
   MemoryShortage& shortage_;
   CaptureAllocator& allocator_;
   const RewriteLog& log_;
-  Workspaces workspaces_;
+  WorkspaceTable workspaces_;
 };
 
 }  // namespace nimble::shim

@@ -19,16 +19,16 @@ constexpr double kLeastGain = 0.01, kLeastGainInBothStates = 0.002;
 
 }  // namespace
 
-GraphChoice::GraphChoice(const DriverApi& driver, Tune tune) : tune_(tune), tuner_(tune, kLeastGain), clock_(driver) {
+FasterGraph::FasterGraph(const DriverApi& driver, Tune tune) : tune_(tune), tuner_(tune, kLeastGain), clock_(driver) {
   tuner_.exclude(Way::one_stream);
 }
 
-void GraphChoice::settle() {
+void FasterGraph::settle() {
   if (has_settled_.exchange(false, std::memory_order_relaxed) && tuner_.is_within_trial())
     tuner_.ask_for(kLeastGainInBothStates);
 }
 
-bool GraphChoice::take_in() {
+bool FasterGraph::take_in() {
   const std::uint32_t decisions = tuner_.decisions();
   clock_.read([&](std::uint32_t, Way of, double us) { tuner_.add(of, us); });
   tuner_.done(clock_.late());
@@ -37,7 +37,7 @@ bool GraphChoice::take_in() {
   return true;
 }
 
-void GraphChoice::decide() {
+void FasterGraph::decide() {
   tuner_.ask_for(kLeastGain);  // nothing is known of another trial yet
   own_for_good_.store(tuner_.ends_replay(), std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
@@ -45,14 +45,14 @@ void GraphChoice::decide() {
               tuner_.medians()[static_cast<std::size_t>(Way::schedule)]};
 }
 
-GraphChoice::Decided GraphChoice::decided() const {
+FasterGraph::Decided FasterGraph::decided() const {
   const std::lock_guard lock(mutex_);
   Decided known = decided_;
   known.any = known.any || tune_ == Tune::off;
   return known;
 }
 
-std::string GraphChoice::news(std::uint64_t number) const {
+std::string FasterGraph::news(std::uint64_t number) const {
   const auto us = [&](Way way) {
     const double median = tuner_.medians()[static_cast<std::size_t>(way)];
     return median < 0 ? std::string("not timed") : fmt::format("{:.1f} us", median);

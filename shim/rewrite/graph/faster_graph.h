@@ -17,10 +17,10 @@
 
 namespace nimble::shim {
 
-class GraphChoice {
+class FasterGraph {
  public:
   // `driver` must outlive it.
-  GraphChoice(const DriverApi& driver, Tune tune);
+  FasterGraph(const DriverApi& driver, Tune tune);
 
   // --- A launch, in this order.
 

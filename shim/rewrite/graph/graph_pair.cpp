@@ -16,14 +16,14 @@ GraphPair::GraphPair(const GraphApi& api, const DriverApi& driver, Tune tune, st
       made_in_(made_in),
       work_(std::make_shared<LaunchedWork>(driver)),
       rewritten_(api),
-      choice_(driver, tune) {}
+      faster_(driver, tune) {}
 
 GraphPair::~GraphPair() {
   if (work_->context_gone()) {
     rewritten_.abandon();
     return;
   }
-  choice_.close();
+  faster_.close();
   if (tried_) driver_.cuEventDestroy_(tried_);
 }
 
@@ -88,27 +88,27 @@ GraphPair::Launch GraphPair::launch(CUgraphExec own, const StreamRef& stream, bo
     return made;
   }
   const CurrentContext current(driver_, context_);
-  bool kept = kept_.load(std::memory_order_acquire) || choice_.ends();
+  bool kept = kept_.load(std::memory_order_acquire) || faster_.ends();
   if (!kept && !follow(stream)) {
     // Without an event, only the same graph could be launched after it.
     kept = true;
     kept_.store(true, std::memory_order_release);
   }
-  const GraphChoice::Turn turn = choice_.next();
+  const FasterGraph::Turn turn = faster_.next();
   const bool before = last_was_rewritten_.load(std::memory_order_relaxed);
   made.rewritten = !kept && !looked_at && turn.is_rewritten();
   const bool timed = may_time && !kept && !looked_at && turn.timed;
   if (before != made.rewritten && work_->last_launch) order_after_last_launch(stream);
-  if (timed) choice_.begin(turn, stream.handle);
+  if (timed) faster_.begin(turn, stream.handle);
   if (!launch_chosen(own, stream, before, made)) kept = true;
   if (made.result != CUDA_SUCCESS) {
     // Nothing was launched: later work is still ordered after the last launch.
-    choice_.cancel();
+    faster_.cancel();
     last_was_rewritten_.store(before, std::memory_order_release);
     return made;
   }
-  if (kept) choice_.cancel();
-  if (timed) choice_.end(stream.handle);
+  if (kept) faster_.cancel();
+  if (timed) faster_.end(stream.handle);
   last_was_rewritten_.store(made.rewritten, std::memory_order_release);
   if (!kept) launched(stream, may_time, /*counts=*/may_time && !looked_at, made);
   return made;  // if it is kept, from here on its own is launched, and the driver orders these launches
@@ -136,9 +136,9 @@ void GraphPair::launched(const StreamRef& stream, bool may_time, bool counts, La
   const RelaxedCaptures relaxed(may_time ? api_.cuThreadExchangeStreamCaptureMode_ : nullptr);
   if (driver_.cuEventRecord_(work_->last_launch, stream.handle) != CUDA_SUCCESS)
     driver_.cuStreamSynchronize_(stream.handle);
-  if (!counts || !choice_.take_in()) return;
+  if (!counts || !faster_.take_in()) return;
   try {
-    made.news = choice_.news(number_);
+    made.news = faster_.news(number_);
   } catch (...) {  // out of memory: left out
   }
 }
@@ -209,7 +209,7 @@ void GraphPair::context_ended(CUcontext context) {
 }
 
 GraphStatus GraphPair::status(CUgraphExec exec) const {
-  const GraphChoice::Decided decided = choice_.decided();
+  const FasterGraph::Decided decided = faster_.decided();
   const std::lock_guard lock(mutex_);
   GraphStatus status;
   status.exec = exec;

@@ -63,7 +63,7 @@ class GraphPair {
 
   // Whether the program's own is launched for good, so that its call may pass.
   bool passes() const {
-    return (kept_.load(std::memory_order_acquire) || choice_.is_own_for_good()) &&
+    return (kept_.load(std::memory_order_acquire) || faster_.is_own_for_good()) &&
            !last_was_rewritten_.load(std::memory_order_acquire);
   }
   struct Launch {
@@ -73,7 +73,7 @@ class GraphPair {
   };
   // Launches one of the two; its own if its effects may be observed meanwhile. `may_time`: events may be queried.
   Launch launch(CUgraphExec own, const StreamRef& stream, bool may_time, bool looked_at) noexcept;
-  void driver_settled() { choice_.driver_settled(); }
+  void driver_settled() { faster_.driver_settled(); }
   // From now on the program's own is launched. Returns whether that is new.
   bool keep(const std::string& why);
   // Code is unloaded; null: unknown which.
@@ -123,7 +123,7 @@ class GraphPair {
 
   std::mutex order_;  // held by the launch that is being made; guards what follows
   RewrittenGraph rewritten_;
-  GraphChoice choice_;
+  FasterGraph faster_;
   CUevent tried_ = nullptr;             // recorded to test whether a stream accepts our events
   std::optional<std::uint64_t> takes_;  // the last stream that did
 

@@ -4,8 +4,8 @@
 
 namespace nimble::shim {
 
-std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
-                                               std::size_t nodes, bool claims) {
+std::optional<std::uint64_t> WorkspaceTable::given(std::uint64_t capture, std::uint64_t workspace, std::uint64_t bytes,
+                                                   std::size_t nodes, bool claims) {
   const std::lock_guard lock(mutex_);
   const auto of = captures_.find(capture);
   if (of == captures_.end()) return std::nullopt;
@@ -17,7 +17,7 @@ std::optional<std::uint64_t> Workspaces::given(std::uint64_t capture, std::uint6
   return slot.address;
 }
 
-std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uint64_t workspace, bool for_one) {
+std::optional<std::uint64_t> WorkspaceTable::end_one(std::uint64_t capture, std::uint64_t workspace, bool for_one) {
   const std::lock_guard lock(mutex_);
   const auto of = captures_.find(capture);
   if (of == captures_.end()) return std::nullopt;
@@ -28,38 +28,38 @@ std::optional<std::uint64_t> Workspaces::end_one(std::uint64_t capture, std::uin
   return address;
 }
 
-std::optional<std::uint64_t> Workspaces::left(std::uint64_t capture) {
+std::optional<std::uint64_t> WorkspaceTable::left(std::uint64_t capture) {
   const std::lock_guard lock(mutex_);
   const auto of = captures_.find(capture);
   return of == captures_.end() ? std::nullopt : of->second.left;
 }
 
-void Workspaces::bound(std::uint64_t capture, std::uint64_t free) {
+void WorkspaceTable::bound(std::uint64_t capture, std::uint64_t free) {
   const std::lock_guard lock(mutex_);
   captures_[capture].left = free / kPartOfWhatIsFree;
 }
 
-bool Workspaces::may_have(std::uint64_t capture, std::uint64_t bytes) {
+bool WorkspaceTable::may_have(std::uint64_t capture, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   std::optional<std::uint64_t>& left = captures_[capture].left;
   if (left && bytes > *left) left = 0;
   return left && bytes <= *left;
 }
 
-void Workspaces::full(std::uint64_t capture) {
+void WorkspaceTable::full(std::uint64_t capture) {
   const std::lock_guard lock(mutex_);
   captures_[capture].left = 0;
 }
 
-void Workspaces::began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes,
-                       std::size_t nodes, bool for_one) {
+void WorkspaceTable::began(std::uint64_t capture, std::uint64_t workspace, std::uint64_t slot, std::uint64_t bytes,
+                           std::size_t nodes, bool for_one) {
   const std::lock_guard lock(mutex_);
   Capture& of = captures_[capture];
   of.slots[{workspace, for_one}] = {slot, bytes, nodes, false};
   if (of.left) *of.left -= std::min(*of.left, bytes);
 }
 
-std::vector<std::uint64_t> Workspaces::end(std::uint64_t capture) {
+std::vector<std::uint64_t> WorkspaceTable::end(std::uint64_t capture) {
   std::vector<std::uint64_t> ended;
   const std::lock_guard lock(mutex_);
   const auto found = captures_.find(capture);

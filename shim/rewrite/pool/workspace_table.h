@@ -20,7 +20,7 @@
 
 namespace nimble::shim {
 
-class Workspaces {
+class WorkspaceTable {
  public:
   // A slot that was set for a handle of cuBLAS and is not in use yet: the capture has no new nodes since. A caller that
   // needs it for one product claims it. Nothing if there is none for this workspace of the program, or it is smaller.

@@ -8,8 +8,8 @@ namespace {
 constexpr std::uint64_t kCapture = 7, kOther = 8, kWorkspace = 0x1000, kBytes = 512;
 constexpr std::size_t kNodes = 3;
 
-TEST(Workspaces, OneThatIsSetIsGivenToOneProduct) {
-  Workspaces spaces;
+TEST(WorkspaceTable, OneThatIsSetIsGivenToOneProduct) {
+  WorkspaceTable spaces;
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, false)) << "there is none";
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, false);
   EXPECT_FALSE(spaces.given(kOther, kWorkspace, kBytes, kNodes, true)) << "of another capture";
@@ -23,15 +23,15 @@ TEST(Workspaces, OneThatIsSetIsGivenToOneProduct) {
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, false));
 }
 
-TEST(Workspaces, OneForOneProductIsNotShared) {
-  Workspaces spaces;
+TEST(WorkspaceTable, OneForOneProductIsNotShared) {
+  WorkspaceTable spaces;
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, true);
   EXPECT_FALSE(spaces.given(kCapture, kWorkspace, kBytes, kNodes, true));
 }
 
 // A product that is given memory for itself says nothing of what the handle works in from then on.
-TEST(Workspaces, WhatAHandleHasStaysItsUntilItGetsAnother) {
-  Workspaces spaces;
+TEST(WorkspaceTable, WhatAHandleHasStaysItsUntilItGetsAnother) {
+  WorkspaceTable spaces;
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, false);
   EXPECT_FALSE(spaces.end_one(kCapture, kWorkspace, true));
   spaces.began(kCapture, kWorkspace, 0xb000, kBytes, kNodes + 1, true);
@@ -39,8 +39,8 @@ TEST(Workspaces, WhatAHandleHasStaysItsUntilItGetsAnother) {
   EXPECT_EQ(spaces.end_one(kCapture, kWorkspace, false), 0xa000);
 }
 
-TEST(Workspaces, EachEndsOnce) {
-  Workspaces spaces;
+TEST(WorkspaceTable, EachEndsOnce) {
+  WorkspaceTable spaces;
   spaces.began(kCapture, kWorkspace, 0xa000, kBytes, kNodes, true);
   spaces.began(kCapture, 0x2000, 0xb000, kBytes, kNodes, true);
   spaces.began(kOther, kWorkspace, 0xc000, kBytes, kNodes, true);
@@ -52,9 +52,9 @@ TEST(Workspaces, EachEndsOnce) {
   EXPECT_EQ(spaces.end(kOther), std::vector<std::uint64_t>{0xc000});
 }
 
-TEST(Workspaces, AreBoundedForEachCapture) {
-  constexpr std::uint64_t kFree = Workspaces::kPartOfWhatIsFree * 3 * kBytes;
-  Workspaces spaces;
+TEST(WorkspaceTable, AreBoundedForEachCapture) {
+  constexpr std::uint64_t kFree = WorkspaceTable::kPartOfWhatIsFree * 3 * kBytes;
+  WorkspaceTable spaces;
   EXPECT_FALSE(spaces.left(kCapture));
   for (const std::uint64_t capture : {kCapture, kOther}) spaces.bound(capture, kFree);
   for (std::uint64_t i = 0; i < 3; ++i) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "nimble/internal/launch_attributes.h"
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/schedule.h"
 #include "replayer/driver/result_name.h"

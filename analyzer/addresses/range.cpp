@@ -248,6 +248,44 @@ Range either(const Range& a, const Range& b, unsigned bits, std::uint32_t focus)
   return best;
 }
 
+namespace {
+
+// Of operands that are plain numbers: no addresses, and not computed from an index.
+Range computed_of_plain(ExpressionOp op, std::int64_t value, const Range& a, const Range& b, unsigned bits) {
+  using enum ExpressionOp;
+  switch (op) {
+    case multiply_high:
+    case multiply_high_signed:
+      return analyzer::multiply_high(a, b, op == multiply_high_signed, bits);
+    case shift_right:
+    case shift_right_signed:
+      return analyzer::shift_right(a, b, op == shift_right_signed, bits);
+    case divide:
+      return divide_by(a, b, value, bits);
+    case remainder:
+    case remainder_signed:
+      return remainder_by(a, b, value, op == remainder_signed, bits);
+    case bit_and:
+      return analyzer::bit_and(a, b, bits);
+    case bit_or:
+    case bit_xor:
+      return analyzer::bit_or(a, b, op == bit_xor, bits);
+    case least:
+    case least_signed:
+    case greatest:
+    case greatest_signed:
+      return least_or_greatest(a, b, op == least || op == least_signed, op == least_signed || op == greatest_signed,
+                               bits);
+    case high:
+      return Range::of(analyzer::divide(a.as_unsigned(64).lo, power(32)),
+                       analyzer::divide(a.as_unsigned(64).hi, power(32)), 32);
+    default:
+      return Range::full(bits);
+  }
+}
+
+}  // namespace
+
 Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range& b, unsigned bits) {
   using enum ExpressionOp;
   if (!a.reached || (operands_of(op) > 1 && !b.reached)) return {};
@@ -289,35 +327,7 @@ Range computed(ExpressionOp op, std::int64_t value, const Range& a, const Range&
     return a.base != Range::kNoBase ? rounded_down(a, b, bits) : rounded_down(b, a, bits);
   if (a.base != Range::kNoBase || (operands_of(op) > 1 && b.base != Range::kNoBase)) return Range::full(bits);
   if (!is_plain(a) || (operands_of(op) > 1 && !is_plain(b))) return weak(a, b, bits);
-  switch (op) {
-    case multiply_high:
-    case multiply_high_signed:
-      return analyzer::multiply_high(a, b, op == multiply_high_signed, bits);
-    case shift_right:
-    case shift_right_signed:
-      return analyzer::shift_right(a, b, op == shift_right_signed, bits);
-    case divide:
-      return divide_by(a, b, value, bits);
-    case remainder:
-    case remainder_signed:
-      return remainder_by(a, b, value, op == remainder_signed, bits);
-    case bit_and:
-      return analyzer::bit_and(a, b, bits);
-    case bit_or:
-    case bit_xor:
-      return analyzer::bit_or(a, b, op == bit_xor, bits);
-    case least:
-    case least_signed:
-    case greatest:
-    case greatest_signed:
-      return least_or_greatest(a, b, op == least || op == least_signed, op == least_signed || op == greatest_signed,
-                               bits);
-    case high:
-      return Range::of(analyzer::divide(a.as_unsigned(64).lo, power(32)),
-                       analyzer::divide(a.as_unsigned(64).hi, power(32)), 32);
-    default:
-      return Range::full(bits);
-  }
+  return computed_of_plain(op, value, a, b, bits);
 }
 
 }  // namespace nimble::analyzer

@@ -131,6 +131,49 @@ int become(const std::vector<std::string>& program, const std::string& library) 
                   kNotExecutable);
 }
 
+// Takes the program and its arguments off: CLI11 sees only our own.
+std::vector<std::string> take_program(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "run") return {};
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  const std::size_t begin = program_begin(rest);
+  const bool marked = begin < rest.size() && rest[begin] == "--";
+  arguments.resize(1 + begin);
+  return {rest.begin() + static_cast<std::ptrdiff_t>(begin + (marked ? 1 : 0)), rest.end()};
+}
+
+// Makes `library`, as the user named it or empty, the path to preload. Empty, or why there is none.
+std::string find_what_to_preload(std::string& library) {
+  if (library.empty()) {
+    const std::optional<std::string> found = find_library();
+    if (!found) return "libnimble.so is not beside this program: build or install it, or name it with --library";
+    library = *found;
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(library, error)) return "no such library: " + library;
+  library = std::filesystem::absolute(library).string();
+  if (can_preload(library)) return {};
+  return "LD_PRELOAD cannot name a file with a space or a colon in its path: " + library +
+         "; move it, or name a link to it with --library";
+}
+
+// Sets the variables that follow from those that are set. Nothing, or why the program would run for nothing.
+std::optional<std::string> complete_variables() {
+  // Rewriting graphs does not imply recording.
+  const bool graphs = !get("NIMBLE_GRAPHS").empty() && get("NIMBLE_GRAPHS") != "off";
+  if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", graphs ? "off" : "record", 1);
+  // A mode that libnimble.so does not know or cannot use would waste a run.
+  if (const std::string why = why_refused(shim::option_row("mode"), get("NIMBLE_MODE")); !why.empty()) return why;
+  const shim::Options settings = shim::read_options();
+  if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return settings.complaint;
+  // Python programs find the package that prepares PyTorch modules before anything else.
+  if (settings.mode == shim::Mode::automatic && settings.torch) {
+    const std::optional<std::filesystem::path> own = prefix();
+    if (const auto startup = own ? find_startup(*own) : std::nullopt)
+      ::setenv("PYTHONPATH", python_path(*startup, get("PYTHONPATH")).c_str(), 1);
+  }
+  return std::nullopt;
+}
+
 int main(int argc, char** argv) {
   CLI::App app(
       "Nimble makes GPU programs faster without touching them: it records what a program submits, works out\n"
@@ -159,16 +202,8 @@ int main(int argc, char** argv) {
   std::string schedule;
   check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
 
-  // CLI11 sees only our own arguments.
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  std::vector<std::string> program;
-  if (!arguments.empty() && arguments.front() == "run") {
-    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-    const std::size_t begin = program_begin(rest);
-    const bool marked = begin < rest.size() && rest[begin] == "--";
-    program.assign(rest.begin() + static_cast<std::ptrdiff_t>(begin + (marked ? 1 : 0)), rest.end());
-    arguments.resize(1 + begin);
-  }
+  const std::vector<std::string> program = take_program(arguments);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
@@ -180,40 +215,11 @@ int main(int argc, char** argv) {
   if (!run->parsed()) return complain("nothing to do; see nimble --help", kUsage);
   if (program.empty()) return complain("no program to run; see nimble run --help", kUsage);
 
-  if (library.empty()) {
-    const std::optional<std::string> found = find_library();
-    if (!found) {
-      return complain("libnimble.so is not beside this program: build or install it, or name it with --library",
-                      kUsage);
-    }
-    library = *found;
-  }
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(library, error)) return complain("no such library: " + library, kUsage);
-  library = std::filesystem::absolute(library).string();
-  if (!can_preload(library)) {
-    return complain("LD_PRELOAD cannot name a file with a space or a colon in its path: " + library +
-                        "; move it, or name a link to it with --library",
-                    kUsage);
-  }
-
+  if (const std::string why = find_what_to_preload(library); !why.empty()) return complain(why, kUsage);
   for (const auto& [name, option] : given) {
     if (option->count() > 0) ::setenv(name.c_str(), option->as<std::string>().c_str(), 1);
   }
-  // Rewriting graphs does not imply recording.
-  const bool graphs = !get("NIMBLE_GRAPHS").empty() && get("NIMBLE_GRAPHS") != "off";
-  if (get("NIMBLE_MODE").empty()) ::setenv("NIMBLE_MODE", graphs ? "off" : "record", 1);
-  // A mode that libnimble.so does not know or cannot use would waste a run.
-  if (const std::string why = why_refused(shim::option_row("mode"), get("NIMBLE_MODE")); !why.empty())
-    return complain(why, kUsage);
-  const shim::Options settings = shim::read_options();
-  if (settings.mode == shim::Mode::off && get("NIMBLE_MODE") != "off") return complain(settings.complaint, kUsage);
-  // Python programs find the package that prepares PyTorch modules before anything else.
-  if (settings.mode == shim::Mode::automatic && settings.torch) {
-    const std::optional<std::filesystem::path> own = prefix();
-    if (const auto startup = own ? find_startup(*own) : std::nullopt)
-      ::setenv("PYTHONPATH", python_path(*startup, get("PYTHONPATH")).c_str(), 1);
-  }
+  if (const std::optional<std::string> why = complete_variables()) return complain(*why, kUsage);
   return become(program, library);
 }
 

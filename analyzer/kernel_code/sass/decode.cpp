@@ -174,6 +174,7 @@ class Decoder {
     return operand;
   }
 
+  // Long, as it has a case for each way in which instructions say where the address is.
   void memory() {
     if (row_->address == Address::none) return;
     const bool is_load = row_->what == Class::load;

@@ -91,9 +91,15 @@ class Addresses {
   ExpressionId wide(Pair pair, int depth);
   ExpressionId wide_choice(Pair pair, int depth);
   ExpressionId wide_written(Pair pair, int depth);
+  std::optional<ExpressionId> wide_param(std::uint32_t low, unsigned low_index, std::uint32_t high,
+                                         unsigned high_index);
+  std::optional<ExpressionId> wide_sum_above(ValueId low_half, std::uint32_t low, unsigned low_index,
+                                             std::uint32_t high, int depth);
   std::optional<ExpressionId> wide_result(Pair pair, int depth);
   std::optional<ExpressionId> wide_param_at(std::uint32_t at, std::int64_t offset, int depth);
   std::optional<ExpressionId> wide_sum(Pair pair, int depth);
+  std::optional<ExpressionId> wide_shifted_pair(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                                const SourceOperands& h, int depth);
   std::optional<ExpressionId> wide_shifted_sum(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
                                                const SourceOperands& h, int depth);
   std::optional<ExpressionId> wide_sum_with_upper_bits(std::uint32_t low, const SourceOperands& l, std::uint32_t high,

@@ -138,6 +138,61 @@ bool Addresses::is_same_choice(std::uint32_t low, std::uint32_t high) const {
   return chosen_by(low) == chosen_by(high) && flow_.word(low).bit(kNegated) == flow_.word(high).bit(kNegated);
 }
 
+// Two words of the parameters that stand side by side.
+std::optional<ExpressionId> Addresses::wide_param(std::uint32_t low, unsigned low_index, std::uint32_t high,
+                                                  unsigned high_index) {
+  const Instruction &of_low = flow_.instructions[low], &of_high = flow_.instructions[high];
+  if (of_low.what != Class::constant_load || of_high.what != Class::constant_load || of_low.constant->index ||
+      of_high.constant->index || of_low.constant->bank != 0 || of_high.constant->bank != 0)
+    return std::nullopt;
+  const std::int64_t at = std::int64_t{of_low.constant->offset} + 4 * low_index,
+                     next = std::int64_t{of_high.constant->offset} + 4 * high_index;
+  const auto is_word = [&](std::uint32_t load) { return flow_.word(load).bits(73, 3) >= 4; };
+  if (next == at + 4 && is_word(low) && is_word(high) && at >= kernel_.params_at &&
+      next + 4 <= std::int64_t{kernel_.params_at} + kernel_.param_bytes)
+    return list_.leaf(ExpressionOp::param, at - kernel_.params_at, 64, 8);
+  return std::nullopt;
+}
+
+// A sum of 64 bits to whose upper half something was added.
+std::optional<ExpressionId> Addresses::wide_sum_above(ValueId low_half, std::uint32_t low, unsigned low_index,
+                                                      std::uint32_t high, int depth) {
+  const Instruction& of_high = flow_.instructions[high];
+  const std::string_view name = of_high.name;
+  const bool is_plain_sum = (name == "IADD3" || name == "UIADD3" || name == "VIADD" || name == "UVIADD" ||
+                             name == "IADD" || name == "UIADD") &&
+                            (flow_.word(high).bit(kExtended) == 0 || name == "VIADD" || name == "UVIADD");
+  const bool is_product_sum =
+      is_product(name) && (of_high.opcode & 0x7f) == 0x24 && flow_.word(high).bit(kExtended) == 0;
+  if (!is_plain_sum && !is_product_sum) return std::nullopt;
+  const SourceOperands h = operands_of(flow_, values_, high);
+  const bool has_three = name == "IADD3" || name == "UIADD3";
+  for (const SourceOperand* const each : {&h.a, &h.b, &h.c}) {
+    if (each == &h.c && !has_three && !is_product_sum) continue;
+    if (is_product_sum && each != &h.c &&
+        !(each == &h.a ? list_.is_number(plain(high, h.b, depth), 1) : list_.is_number(plain(high, h.a, depth), 1)))
+      continue;
+    if (each->kind != SourceOperand::Kind::registers || each->negated) continue;
+    std::uint32_t with = 0;
+    unsigned with_index = 0;
+    if (!is_written_by(each->values[0], with, with_index) || with != low || with_index != low_index + 1) continue;
+    const auto whole = wide_result({low_half, each->values[0]}, depth);
+    if (!whole) continue;
+    ExpressionId rest = list_.number(0, 32);
+    if (is_product_sum && each == &h.c) {
+      rest = list_.make(ExpressionOp::multiply, plain(high, h.a, depth), plain(high, h.b, depth));
+    } else {
+      for (const SourceOperand* const other : {&h.a, &h.b, has_three || is_product_sum ? &h.c : nullptr})
+        if (other != nullptr && other != each && !(is_product_sum && other != &h.c))
+          rest = list_.add(rest, operand(high, *other, depth));
+    }
+    // Modulo 2^64 only the lower half of what is added there counts, whichever way it is widened.
+    return list_.add(*whole, list_.make(ExpressionOp::shift_left, list_.make(ExpressionOp::widen_signed, rest),
+                                        list_.number(32, 32)));
+  }
+  return std::nullopt;
+}
+
 ExpressionId Addresses::wide_written(Pair pair, int depth) {
   if (const auto extended = wide_extended(pair, depth)) return *extended;
   std::uint32_t low = 0, high = 0;
@@ -163,54 +218,14 @@ ExpressionId Addresses::wide_written(Pair pair, int depth) {
     list_.fill(id, both);
     return id;
   }
-  if (of_low.what == Class::constant_load && of_high.what == Class::constant_load && !of_low.constant->index &&
-      !of_high.constant->index && of_low.constant->bank == 0 && of_high.constant->bank == 0) {
-    const std::int64_t at = std::int64_t{of_low.constant->offset} + 4 * low_index,
-                       next = std::int64_t{of_high.constant->offset} + 4 * high_index;
-    const auto is_word = [&](std::uint32_t load) { return flow_.word(load).bits(73, 3) >= 4; };
-    if (next == at + 4 && is_word(low) && is_word(high) && at >= kernel_.params_at &&
-        next + 4 <= std::int64_t{kernel_.params_at} + kernel_.param_bytes)
-      return list_.leaf(ExpressionOp::param, at - kernel_.params_at, 64, 8);
-  }
+  if (const auto param = wide_param(low, low_index, high, high_index)) return *param;
   // The lower bits of an address cleared, the upper half as it was.
   if ((std::string_view(of_low.name) == "LOP3" || std::string_view(of_low.name) == "ULOP3") &&
       l.a.kind == SourceOperand::Kind::registers && l.b.kind == SourceOperand::Kind::immediate &&
       l.c.kind == SourceOperand::Kind::zero && flow_.word(low).bits(72, 8) == 0xc0 && l.b.immediate >> 31 != 0)
     return list_.make(ExpressionOp::bit_and, wide({l.a.values[0], pair.high}, depth + 1),
                       list_.number(static_cast<std::int32_t>(l.b.immediate), 64));
-  // A sum of 64 bits to whose upper half something was added.
-  const std::string_view name = of_high.name;
-  const bool is_plain_sum = (name == "IADD3" || name == "UIADD3" || name == "VIADD" || name == "UVIADD" ||
-                             name == "IADD" || name == "UIADD") &&
-                            (flow_.word(high).bit(kExtended) == 0 || name == "VIADD" || name == "UVIADD");
-  const bool is_product_sum =
-      is_product(name) && (of_high.opcode & 0x7f) == 0x24 && flow_.word(high).bit(kExtended) == 0;
-  if (is_plain_sum || is_product_sum) {
-    const bool has_three = name == "IADD3" || name == "UIADD3";
-    for (const SourceOperand* const each : {&h.a, &h.b, &h.c}) {
-      if (each == &h.c && !has_three && !is_product_sum) continue;
-      if (is_product_sum && each != &h.c &&
-          !(each == &h.a ? list_.is_number(plain(high, h.b, depth), 1) : list_.is_number(plain(high, h.a, depth), 1)))
-        continue;
-      if (each->kind != SourceOperand::Kind::registers || each->negated) continue;
-      std::uint32_t with = 0;
-      unsigned with_index = 0;
-      if (!is_written_by(each->values[0], with, with_index) || with != low || with_index != low_index + 1) continue;
-      const auto whole = wide_result({pair.low, each->values[0]}, depth);
-      if (!whole) continue;
-      ExpressionId rest = list_.number(0, 32);
-      if (is_product_sum && each == &h.c) {
-        rest = list_.make(ExpressionOp::multiply, plain(high, h.a, depth), plain(high, h.b, depth));
-      } else {
-        for (const SourceOperand* const other : {&h.a, &h.b, has_three || is_product_sum ? &h.c : nullptr})
-          if (other != nullptr && other != each && !(is_product_sum && other != &h.c))
-            rest = list_.add(rest, operand(high, *other, depth));
-      }
-      // Modulo 2^64 only the lower half of what is added there counts, whichever way it is widened.
-      return list_.add(*whole, list_.make(ExpressionOp::shift_left, list_.make(ExpressionOp::widen_signed, rest),
-                                          list_.number(32, 32)));
-    }
-  }
+  if (const auto sum = wide_sum_above(pair.low, low, low_index, high, depth)) return *sum;
   return joined(of(pair.low, depth + 1), of(pair.high, depth + 1));
 }
 

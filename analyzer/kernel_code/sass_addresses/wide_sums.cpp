@@ -2,6 +2,7 @@
 // into the other.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "analyzer/kernel_code/sass_addresses/addresses.h"
@@ -17,6 +18,55 @@ bool is_sum(std::string_view name) {
   return name == "IADD3" || name == "UIADD3" || name == "IADD" || name == "UIADD" || is_product(name);
 }
 bool is_shifted_sum(std::string_view name) { return name == "LEA" || name == "ULEA"; }
+
+// Which of these values, of these registers, is the predicate that stands at `bit` of the instruction.
+template <typename Operands, typename Ids>
+ValueId predicate_at(unsigned bit, const Operands& operands, const Ids& values) {
+  std::size_t next = 0;
+  for (const Registers& registers : operands) {
+    if ((registers.file == File::p || registers.file == File::up) && registers.at == bit) return values[next];
+    next += registers.count;
+  }
+  return kNoValue;
+}
+
+// Of three numbers two carries may come.
+enum class Carries { none, one, both };
+
+// Which carries of the sum at `low` the sum at `high` takes up; none if it takes up anything else.
+Carries carries_between(const ControlFlow& flow, const Values& values, std::uint32_t low, std::uint32_t high) {
+  const Instruction &of_low = flow.instructions[low], &of_high = flow.instructions[high];
+  const Word word = flow.word(high);
+  const ValueId first = predicate_at(kFirstCarry, of_low.written, values.written(low)),
+                second = predicate_at(kSecondCarry, of_low.written, values.written(low));
+  const bool takes_first = first != kNoValue && predicate_at(kFirstInput, of_high.read, values.read(high)) == first;
+  if (!takes_first || word.bit(90) != 0) return Carries::none;  // or negated
+  const std::string_view name = of_high.name;
+  if (name != "IADD3" && name != "UIADD3") return Carries::one;
+  const FixedPredicate fixed = fixed_predicate(word, kSecondInput, 80);
+  const ValueId other = predicate_at(kSecondInput, of_high.read, values.read(high));
+  const bool takes_second = other != kNoValue && other == second;
+  if (!(fixed.is_fixed && !fixed.holds) && (!takes_second || word.bit(80))) return Carries::none;
+  return takes_second ? Carries::both : Carries::one;
+}
+
+// The order of three upper halves that says most of which lower half each belongs to; nothing if each order has a pair
+// that cannot be. `score` of a lower half and an upper one: negative if they cannot.
+template <typename Score>
+std::optional<std::array<unsigned, 3>> likeliest_order(Score score) {
+  std::array<unsigned, 3> order{0, 1, 2}, best{0, 1, 2};
+  int most = -100;
+  do {
+    int sum = 0;
+    for (unsigned i = 0; i < 3; ++i) {
+      const int one = score(i, order[i]);
+      sum += one < 0 ? -50 : one;
+    }
+    if (sum > most) most = sum, best = order;
+  } while (std::next_permutation(order.begin(), order.end()));
+  if (most < 0) return std::nullopt;
+  return best;
+}
 
 }  // namespace
 
@@ -132,103 +182,71 @@ std::optional<ExpressionId> Addresses::wide_shifted_sum(std::uint32_t low, const
   return std::nullopt;
 }
 
+// LEA, and LEA.HI.X with the same shift of the same number.
+std::optional<ExpressionId> Addresses::wide_shifted_pair(std::uint32_t low, const SourceOperands& l, std::uint32_t high,
+                                                         const SourceOperands& h, int depth) {
+  const Word low_word = flow_.word(low), high_word = flow_.word(high);
+  const bool is_upper = high_word.bit(80) != 0, low_is_lower = low_word.bit(80) == 0;
+  if (!is_upper || !low_is_lower) return std::nullopt;
+  if (low_word.bits(75, 5) != high_word.bits(75, 5) || low_word.bit(72) != 0 || high_word.bit(72) != 0)
+    return std::nullopt;
+  const auto negates = [&](std::uint32_t at, Word word) {
+    const unsigned form = flow_.instructions[at].opcode >> 9 & 7;
+    return word.bit(63) != 0 && form != 2 && form != 4;
+  };
+  if (negates(low, low_word) || negates(high, high_word)) return std::nullopt;
+  if (!is_same(low, l.a, high, h.a, depth)) return std::nullopt;
+  const ExpressionId a = high_word.bit(73) != 0 ? list_.make(ExpressionOp::widen_signed, plain(low, l.a, depth))
+                                                : wide_operand(low, l.a, high, h.c, depth);
+  const ExpressionId shifted =
+      list_.make(ExpressionOp::shift_left, a, list_.number(static_cast<std::int64_t>(low_word.bits(75, 5)), 32));
+  return list_.add(shifted, wide_operand(low, l.b, high, h.b, depth));
+}
+
 // A sum whose carry goes into another sum.
 std::optional<ExpressionId> Addresses::wide_sum(Pair pair, int depth) {
   std::uint32_t low = 0, high = 0;
   unsigned low_index = 0, high_index = 0;
   if (!is_written_by(pair.low, low, low_index) || !is_written_by(pair.high, high, high_index)) return std::nullopt;
-  const Instruction &of_low = flow_.instructions[low], &of_high = flow_.instructions[high];
-  const std::string_view low_name = of_low.name, high_name = of_high.name;
+  const std::string_view low_name = flow_.instructions[low].name, high_name = flow_.instructions[high].name;
   const Word low_word = flow_.word(low), high_word = flow_.word(high);
   if ((!is_sum(low_name) && !is_shifted_sum(low_name)) || (!is_sum(high_name) && !is_shifted_sum(high_name)))
     return std::nullopt;
   if (high_word.bit(kExtended) == 0 || low_word.bit(kExtended) != 0) return std::nullopt;
   if (flow_.relocated.contains(low) || flow_.relocated.contains(high)) return std::nullopt;
-  // Which value the predicate has that is read there, and whether it is negated.
-  const auto read = [&](unsigned bit) {
-    std::size_t next = 0;
-    for (const Registers& registers : of_high.read) {
-      if ((registers.file == File::p || registers.file == File::up) && registers.at == bit)
-        return values_.read(high)[next];
-      next += registers.count;
-    }
-    return kNoValue;
-  };
-  const auto written = [&](unsigned bit) {
-    std::size_t next = 0;
-    for (const Registers& registers : of_low.written) {
-      if ((registers.file == File::p || registers.file == File::up) && registers.at == bit)
-        return values_.written(low)[next];
-      next += registers.count;
-    }
-    return kNoValue;
-  };
-  const ValueId first = written(kFirstCarry), second = written(kSecondCarry);
-  if (first == kNoValue || read(kFirstInput) != first || high_word.bit(90) != 0) return std::nullopt;
-  const bool has_two_carries = high_name == "IADD3" || high_name == "UIADD3";
-  const FixedPredicate none = fixed_predicate(high_word, kSecondInput, 80);
-  const ValueId other = has_two_carries ? read(kSecondInput) : kNoValue;
-  if (has_two_carries && !(none.is_fixed && !none.holds) && (other == kNoValue || other != second || high_word.bit(80)))
-    return std::nullopt;
+  const Carries carries = carries_between(flow_, values_, low, high);
+  if (carries == Carries::none) return std::nullopt;
   const SourceOperands l = operands_of(flow_, values_, low), h = operands_of(flow_, values_, high);
-  const bool adds_sign = is_shifted_sum(high_name) && !is_shifted_sum(low_name);
-  if (is_shifted_sum(high_name) && !adds_sign) {
-    // LEA, and LEA.HI.X with the same shift of the same number.
-    const bool is_upper = high_word.bit(80) != 0, low_is_lower = low_word.bit(80) == 0;
-    if (!is_shifted_sum(low_name) || !is_shifted_sum(high_name) || !is_upper || !low_is_lower) return std::nullopt;
-    if (low_word.bits(75, 5) != high_word.bits(75, 5) || low_word.bit(72) != 0 || high_word.bit(72) != 0)
-      return std::nullopt;
-    const auto negates = [&](const Instruction& instruction, Word word) {
-      const unsigned form = instruction.opcode >> 9 & 7;
-      return word.bit(63) != 0 && form != 2 && form != 4;
-    };
-    if (negates(of_low, low_word) || negates(of_high, high_word)) return std::nullopt;
-    if (!is_same(low, l.a, high, h.a, depth)) return std::nullopt;
-    const ExpressionId a = high_word.bit(73) != 0 ? list_.make(ExpressionOp::widen_signed, plain(low, l.a, depth))
-                                                  : wide_operand(low, l.a, high, h.c, depth);
-    const ExpressionId shifted =
-        list_.make(ExpressionOp::shift_left, a, list_.number(static_cast<std::int64_t>(low_word.bits(75, 5)), 32));
-    return list_.add(shifted, wide_operand(low, l.b, high, h.b, depth));
-  }
-  if (is_shifted_sum(low_name)) return wide_shifted_sum(low, l, high, h, depth);
+  if (is_shifted_sum(low_name))
+    return is_shifted_sum(high_name) ? wide_shifted_pair(low, l, high, h, depth)
+                                     : wide_shifted_sum(low, l, high, h, depth);
+  const bool adds_sign = is_shifted_sum(high_name);
   std::array<SourceOperand, 3> lows, highs;
   if (!addends(low, l, lows, depth)) return std::nullopt;
   if (adds_sign) {
     // LEA.HI.X.SX32 with a shift by one: the upper half of a number with its sign, and what is added.
-    const unsigned form = of_high.opcode >> 9 & 7;
+    const unsigned form = flow_.instructions[high].opcode >> 9 & 7;
     const bool negates = high_word.bit(72) != 0 || (high_word.bit(63) != 0 && form != 2 && form != 4);
     if (negates || high_word.bit(80) == 0 || high_word.bit(73) == 0 || high_word.bits(75, 5) != 1) return std::nullopt;
     highs = {h.a, h.b, SourceOperand{}};
   } else if (!addends(high, h, highs, depth)) {
     return std::nullopt;
   }
-  // Of three numbers two carries may come.
-  const bool takes_both = has_two_carries && other != kNoValue && other == second;
   const auto is_nothing = [](const SourceOperand& each) {
     return each.kind == SourceOperand::Kind::zero && !each.negated;
   };
-  if (!takes_both && std::ranges::none_of(lows, is_nothing)) return std::nullopt;
-  const auto score_of = [&](const SourceOperand& one, unsigned upper) {
-    if (!adds_sign || upper != 0) return match(one, highs[upper]);
-    return !one.negated && is_same(low, one, high, highs[0], depth) ? 6 : -1;
-  };
+  if (carries != Carries::both && std::ranges::none_of(lows, is_nothing)) return std::nullopt;
   // A zero without a sign adds nothing; with one it is all ones in the upper half.
-  std::array<unsigned, 3> order{0, 1, 2}, best{0, 1, 2};
-  int most = -100;
-  do {
-    int score = 0;
-    for (unsigned i = 0; i < 3; ++i) {
-      const int one = score_of(lows[i], order[i]);
-      score += one < 0 ? -50 : one;
-    }
-    if (score > most) most = score, best = order;
-  } while (std::next_permutation(order.begin(), order.end()));
-  if (most < 0) return std::nullopt;
+  const auto order = likeliest_order([&](unsigned one, unsigned upper) {
+    if (!adds_sign || upper != 0) return match(lows[one], highs[upper]);
+    return !lows[one].negated && is_same(low, lows[one], high, highs[0], depth) ? 6 : -1;
+  });
+  if (!order) return std::nullopt;
   ExpressionId all = list_.number(0, 64);
   for (unsigned i = 0; i < 3; ++i) {
-    const ExpressionId one = adds_sign && best[i] == 0
+    const ExpressionId one = adds_sign && (*order)[i] == 0
                                  ? list_.make(ExpressionOp::widen_signed, plain(low, lows[i], depth))
-                                 : wide_operand(low, lows[i], high, highs[best[i]], depth);
+                                 : wide_operand(low, lows[i], high, highs[(*order)[i]], depth);
     all = list_.add(all, lows[i].negated ? list_.negate(one) : one);
   }
   return all;

@@ -195,71 +195,73 @@ void LiveOps::make_copy(std::uint32_t index, const TraceCall& recorded, Op& op) 
   call.transfer.host_source = op.own_source != nullptr;
 }
 
+CUresult LiveOps::submit_launch(const Call::Launch& launch, CUstream stream) {
+  const auto& [gx, gy, gz] = launch.grid;
+  const auto& [bx, by, bz] = launch.block;
+  if (launch.cooperative)
+    return driver_.cuLaunchCooperativeKernel_(launch.function, gx, gy, gz, bx, by, bz, launch.shared_bytes, stream,
+                                              launch.kernel_params);
+  return driver_.api().cuLaunchKernel_(launch.function, gx, gy, gz, bx, by, bz, launch.shared_bytes, stream,
+                                       launch.kernel_params, nullptr);
+}
+
+CUresult LiveOps::submit_copy(const Op& op, CUstream stream) {
+  const Call::Transfer& transfer = op.call.transfer;
+  if (transfer.width == 0 || transfer.height == 0) return CUDA_SUCCESS;
+  if (transfer.height == 1) {
+    if (op.own_source && !op.own_result)
+      return driver_.cuMemcpyHtoDAsync_(transfer.dst.address, op.own_source->data(), transfer.width, stream);
+    if (op.own_result && !op.own_source)
+      return driver_.cuMemcpyDtoHAsync_(op.own_result->data(), transfer.src.address, transfer.width, stream);
+    return driver_.api().cuMemcpyAsync_(transfer.dst.address, transfer.src.address, transfer.width, stream);
+  }
+  const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = memory_type(op.own_source != nullptr);
+  copy.dstMemoryType = memory_type(op.own_result != nullptr);
+  copy.srcDevice = transfer.src.address;
+  copy.srcHost = reinterpret_cast<const void*>(transfer.src.address);
+  copy.dstDevice = transfer.dst.address;
+  copy.dstHost = reinterpret_cast<void*>(transfer.dst.address);
+  copy.srcPitch = transfer.src.pitch;
+  copy.dstPitch = transfer.dst.pitch;
+  copy.WidthInBytes = transfer.width;
+  copy.Height = transfer.height;
+  return driver_.api().cuMemcpy2DAsync_(&copy, stream);
+}
+
+CUresult LiveOps::submit_set(const Call::Transfer& transfer, CUstream stream) {
+  if (transfer.width == 0 || transfer.height == 0) return CUDA_SUCCESS;
+  const std::size_t width = transfer.width / transfer.element, height = transfer.height;
+  const CUdeviceptr at = transfer.dst.address;
+  const std::size_t pitch = transfer.dst.pitch;
+  const DriverApi& api = driver_.api();
+  const auto value16 = static_cast<unsigned short>(transfer.value);
+  const auto value8 = static_cast<unsigned char>(transfer.value);
+  const bool flat = height == 1;
+  if (transfer.element == 1)
+    return flat ? api.cuMemsetD8Async_(at, value8, width, stream)
+                : api.cuMemsetD2D8Async_(at, pitch, value8, width, height, stream);
+  if (transfer.element == 2)
+    return flat ? api.cuMemsetD16Async_(at, value16, width, stream)
+                : api.cuMemsetD2D16Async_(at, pitch, value16, width, height, stream);
+  return flat ? api.cuMemsetD32Async_(at, transfer.value, width, stream)
+              : api.cuMemsetD2D32Async_(at, pitch, transfer.value, width, height, stream);
+}
+
 CUresult LiveOps::submit(const Op& op, CUstream stream) {
   const Call& call = op.call;
   CUresult result = CUDA_SUCCESS;
   switch (call.kind) {
     case CallKind::launch:
-      result = call.launch.cooperative
-                   ? driver_.cuLaunchCooperativeKernel_(call.launch.function, call.launch.grid[0], call.launch.grid[1],
-                                                        call.launch.grid[2], call.launch.block[0], call.launch.block[1],
-                                                        call.launch.block[2], call.launch.shared_bytes, stream,
-                                                        call.launch.kernel_params)
-                   : driver_.api().cuLaunchKernel_(call.launch.function, call.launch.grid[0], call.launch.grid[1],
-                                                   call.launch.grid[2], call.launch.block[0], call.launch.block[1],
-                                                   call.launch.block[2], call.launch.shared_bytes, stream,
-                                                   call.launch.kernel_params, nullptr);
+      result = submit_launch(call.launch, stream);
       break;
-    case CallKind::copy: {
-      if (call.transfer.width == 0 || call.transfer.height == 0) break;
-      const auto memory_type = [](bool own) { return own ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED; };
-      if (call.transfer.height == 1 && op.own_source && !op.own_result) {
-        result =
-            driver_.cuMemcpyHtoDAsync_(call.transfer.dst.address, op.own_source->data(), call.transfer.width, stream);
-      } else if (call.transfer.height == 1 && op.own_result && !op.own_source) {
-        result =
-            driver_.cuMemcpyDtoHAsync_(op.own_result->data(), call.transfer.src.address, call.transfer.width, stream);
-      } else if (call.transfer.height == 1) {
-        result = driver_.api().cuMemcpyAsync_(call.transfer.dst.address, call.transfer.src.address, call.transfer.width,
-                                              stream);
-      } else {
-        CUDA_MEMCPY2D copy{};
-        copy.srcMemoryType = memory_type(op.own_source != nullptr);
-        copy.dstMemoryType = memory_type(op.own_result != nullptr);
-        copy.srcDevice = call.transfer.src.address;
-        copy.srcHost = reinterpret_cast<const void*>(call.transfer.src.address);
-        copy.dstDevice = call.transfer.dst.address;
-        copy.dstHost = reinterpret_cast<void*>(call.transfer.dst.address);
-        copy.srcPitch = call.transfer.src.pitch;
-        copy.dstPitch = call.transfer.dst.pitch;
-        copy.WidthInBytes = call.transfer.width;
-        copy.Height = call.transfer.height;
-        result = driver_.api().cuMemcpy2DAsync_(&copy, stream);
-      }
+    case CallKind::copy:
+      result = submit_copy(op, stream);
       break;
-    }
-    case CallKind::set: {
-      if (call.transfer.width == 0 || call.transfer.height == 0) break;
-      const std::size_t width = call.transfer.width / call.transfer.element;
-      const CUdeviceptr at = call.transfer.dst.address;
-      const DriverApi& api = driver_.api();
-      const auto value16 = static_cast<unsigned short>(call.transfer.value);
-      const auto value8 = static_cast<unsigned char>(call.transfer.value);
-      const bool flat = call.transfer.height == 1;
-      if (call.transfer.element == 1)
-        result = flat
-                     ? api.cuMemsetD8Async_(at, value8, width, stream)
-                     : api.cuMemsetD2D8Async_(at, call.transfer.dst.pitch, value8, width, call.transfer.height, stream);
-      else if (call.transfer.element == 2)
-        result =
-            flat ? api.cuMemsetD16Async_(at, value16, width, stream)
-                 : api.cuMemsetD2D16Async_(at, call.transfer.dst.pitch, value16, width, call.transfer.height, stream);
-      else
-        result = flat ? api.cuMemsetD32Async_(at, call.transfer.value, width, stream)
-                      : api.cuMemsetD2D32Async_(at, call.transfer.dst.pitch, call.transfer.value, width,
-                                                call.transfer.height, stream);
+    case CallKind::set:
+      result = submit_set(call.transfer, stream);
       break;
-    }
     case CallKind::event_record:
       result = driver_.api().cuEventRecord_(call.event, stream);
       break;

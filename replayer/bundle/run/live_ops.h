@@ -46,6 +46,9 @@ class LiveOps {
   // The same op with other addresses: `move` is asked for each word that may be one.
   std::unique_ptr<Op> moved(std::uint32_t op, const std::function<std::uint64_t(std::uint64_t)>& move) const;
   CUresult submit(const Op& op, CUstream stream);
+  CUresult submit_launch(const Call::Launch& launch, CUstream stream);
+  CUresult submit_copy(const Op& op, CUstream stream);
+  CUresult submit_set(const Call::Transfer& transfer, CUstream stream);
 
   // The buffer in place of the program's own memory in a copy; null if there is none.
   std::vector<std::uint8_t>* source(std::uint32_t op) { return ops_[op]->own_source.get(); }

@@ -12,6 +12,7 @@ using decode::kReadsAndWrites;
 using decode::kWrites;
 
 constexpr int kMostNested = 32;
+constexpr const char* kRefused = "the driver does not report what its nodes do";
 
 const char* why_not_read(CUgraphNodeType type) {
   switch (type) {
@@ -56,27 +57,29 @@ const char* GraphTable::kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node
   return nullptr;
 }
 
+const char* GraphTable::read_kernel(CUgraphNode handle, Node& node) {
+  const auto get = driver<decltype(&::cuGraphKernelNodeGetParams_v2)>("cuGraphKernelNodeGetParams_v2");
+  const auto attribute = driver<decltype(&::cuGraphKernelNodeGetAttribute)>("cuGraphKernelNodeGetAttribute");
+  CUkernelNodeAttrValue value{};
+  if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
+      value.deviceUpdatableKernelNode.deviceUpdatable)
+    return "it holds a kernel that the device may change";
+  if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS && value.cooperative)
+    return "it holds a cooperative kernel";
+  CUDA_KERNEL_NODE_PARAMS params{};
+  if (!get || get(handle, &params) != CUDA_SUCCESS) return kRefused;
+  return kernel(params, node);
+}
+
 const char* GraphTable::read(CUgraphNode handle, Graph& result, int depth) {
-  constexpr const char* kRefused = "the driver does not report what its nodes do";
   const auto get_type = driver<decltype(&::cuGraphNodeGetType)>("cuGraphNodeGetType");
   CUgraphNodeType type{};
   if (!get_type || get_type(handle, &type) != CUDA_SUCCESS) return kRefused;
   Node node;
   switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-      const auto get = driver<decltype(&::cuGraphKernelNodeGetParams_v2)>("cuGraphKernelNodeGetParams_v2");
-      const auto attribute = driver<decltype(&::cuGraphKernelNodeGetAttribute)>("cuGraphKernelNodeGetAttribute");
-      CUkernelNodeAttrValue value{};
-      if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
-          value.deviceUpdatableKernelNode.deviceUpdatable)
-        return "it holds a kernel that the device may change";
-      if (attribute && attribute(handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS && value.cooperative)
-        return "it holds a cooperative kernel";
-      CUDA_KERNEL_NODE_PARAMS params{};
-      if (!get || get(handle, &params) != CUDA_SUCCESS) return kRefused;
-      if (const char* why = kernel(params, node)) return why;
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      if (const char* why = read_kernel(handle, node)) return why;
       break;
-    }
     case CU_GRAPH_NODE_TYPE_MEMCPY: {
       const auto get = driver<decltype(&::cuGraphMemcpyNodeGetParams)>("cuGraphMemcpyNodeGetParams");
       CUDA_MEMCPY3D params{};

@@ -66,6 +66,7 @@ class GraphTable {
   // Adds the nodes of a graph and of the graphs inside it; returns the reason if one cannot be read.
   const char* walk(CUgraph graph, Graph& result, int depth);
   const char* read(CUgraphNode node, Graph& result, int depth);
+  const char* read_kernel(CUgraphNode node, Node& result);
   const char* kernel(const CUDA_KERNEL_NODE_PARAMS& params, Node& node);
   template <class Function>
   Function driver(const char* name) {

@@ -1,22 +1,16 @@
 #include "shim/record/trace/record_queue.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <exception>
 #include <thread>
 
-#include "nimble/internal/files/own_file.h"
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
-#include "nimble/internal/process/quiet_file.h"
 #include "shim/driver/guard.h"
 #include "shim/process/host_room.h"
 #include "shim/process/log.h"
-#include "shim/record/facts/graph_table.h"
 #include "shim/record/trace/trace_writer.h"
 
 namespace nimble::shim {
@@ -46,8 +40,7 @@ std::uint64_t now_ns() {
 // holds. A queue that writes a file lives as long as the process.
 RecordQueue::~RecordQueue() {
   join();
-  delete writer_.load();
-  drop(buffer_);
+  drop_items(buffer_);
 }
 
 void RecordQueue::join() noexcept {
@@ -56,37 +49,14 @@ void RecordQueue::join() noexcept {
   while (started_ && !ended_.load(std::memory_order_acquire)) std::this_thread::sleep_for(kLook);
 }
 
-namespace {
-
-template <class Look>
-void for_each(const RecordBuffer& records, Look look) {
-  records.read([&](const std::uint8_t* begin, std::size_t bytes) {
-    for (const std::uint8_t* at = begin; at != begin + bytes;) {
-      const auto& item = *reinterpret_cast<const QueueItem*>(at);
-      look(item);
-      at += item.bytes;
-    }
-  });
-}
-
-// Releases its share of the graph.
-void drop_one(const QueueItem& item) noexcept {
-  if (item.type == QueueItem::Type::call) GraphShare(static_cast<const Record&>(item).graph);
-}
-
-}  // namespace
-
-// Drops records that will not be written.
-void RecordQueue::drop(const RecordBuffer& records) noexcept { for_each(records, drop_one); }
-
 bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) {
   if (broken_ || refusing_) return false;
   if (closed_.load(std::memory_order_relaxed)) return true;
   if (!started_.load(std::memory_order_relaxed)) {
     // Opens the file here, inside a driver call (program_turn.h), and the log, to which the writer's thread may be the
     // first to write.
-    if (!options_.store) open_log();
-    if (options_.store || !TraceWriter::needs_reader(options_.path)) make_writer();
+    if (!options().store) open_log();
+    if (options().store || !TraceWriter::needs_reader(options().path)) writer_.make();
     // Never joined: an exiting thread returns memory, for which it may need a lock that an interrupted thread holds.
     const bool runs = start_own_thread([this] {
       run();
@@ -94,12 +64,11 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
     });
     if (!runs) {
       broken_ = true;
-      const std::unique_ptr<TraceWriter> writer(writer_.exchange(nullptr));
-      if (writer) writer->discard();
+      writer_.discard();
       lock.unlock();
       log(LogLevel::warning,
-          options_.path + ": nothing is recorded: the thread that writes the trace cannot be started");
-      if (options_.stops) options_.stops();
+          options().path + ": nothing is recorded: the thread that writes the trace cannot be started");
+      if (options().stops) options().stops();
       return false;
     }
     started_ = true;
@@ -121,52 +90,6 @@ bool RecordQueue::make_room(std::unique_lock<std::mutex>& lock, std::size_t byte
   return true;
 }
 
-bool RecordQueue::write(const RecordBuffer& records) {
-  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
-  bool good = true;
-  for_each(records, [&](const QueueItem& item) {
-    if (item.type != QueueItem::Type::call) {
-      writer.write(static_cast<const TimeRecord&>(item).time);
-    } else if (good) {
-      good = writer.write(static_cast<const Record&>(item));
-    }
-    drop_one(item);
-    progress_.fetch_add(1, std::memory_order_relaxed);
-  });
-  return good;
-}
-
-void RecordQueue::make_writer() {
-  const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
-  auto writer = options_.store ? std::make_unique<TraceWriter>(options_.store, epoch_ns)
-                               : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
-  if (options_.is_read) {
-    reading_ = writer->reading();
-    reading_.open();  // here, like the file itself (make_room)
-  }
-  writer->open_by([this](const std::function<void()>& work) { turn_.take(work); });
-  writer_.store(writer.release(), std::memory_order_release);
-}
-
-// On the writer's thread: a reader may come late. Each attempt takes a descriptor for a moment, so it is the program's
-// turn. Whether it is held open in between does not matter to the reader.
-void RecordQueue::make_writer_of_pipe() {
-  bool is_open = false;
-  for (int i = 0; i < OwnFile::kPatienceMs && !is_open; ++i) {
-    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    turn_.take([&] {
-      QuietFile attempt;
-      is_open = attempt.open(options_.path.c_str(), O_WRONLY | O_NONBLOCK) != ENXIO;
-      if (is_open) try_to_make_writer();
-    });
-  }
-  if (!is_open) turn_.take([&] { try_to_make_writer(); });  // says why it cannot
-  if (!writer_.load(std::memory_order_relaxed)) throw std::bad_alloc();
-}
-
-void RecordQueue::try_to_make_writer() noexcept try { make_writer(); } catch (...) {  // out of memory
-}
-
 // A failure here, most likely out of memory, ends the recording and nothing else.
 void RecordQueue::run() noexcept {
   try {
@@ -184,10 +107,10 @@ void RecordQueue::run() noexcept {
 void RecordQueue::cut_short(const char* why) noexcept {
   const Guard guard;
   const MemoryReserve reserve;
-  TraceWriter* const writer = writer_.load(std::memory_order_acquire);
+  TraceWriter* const writer = writer_.made();
   refusing_ = true;
   wake_program_.notify_all();
-  if (options_.stops) options_.stops();
+  if (options().stops) options().stops();
   bool ended = false;
   try {
     RecordBuffer left;
@@ -197,9 +120,9 @@ void RecordQueue::cut_short(const char* why) noexcept {
     const Coverage coverage = std::move(coverage_);
     const std::optional<ProbeTotals> probe = std::move(probe_);
     lock.unlock();
-    drop(left);
-    if (!writer || options_.store) {
-      log(LogLevel::error, options_.path + ": recording ends here: " + why);
+    drop_items(left);
+    if (!writer || options().store) {
+      log(LogLevel::error, options().path + ": recording ends here: " + why);
     } else {
       ended = writer->cut_short(coverage, probe, stopping_ && !ending_.why.empty() ? ending_ : Ending{why});
     }
@@ -208,13 +131,13 @@ void RecordQueue::cut_short(const char* why) noexcept {
   if (writer) writer->let_go();
   closed_ = true;
   wake_program_.notify_all();
-  if (ended && options_.stopped) options_.stopped();
+  if (ended && options().stopped) options().stopped();
 }
 
 void RecordQueue::write_all() {
   Guard guard;  // calls from inside the driver pass through
-  if (!writer_.load(std::memory_order_acquire)) make_writer_of_pipe();
-  TraceWriter* const writer = writer_.load(std::memory_order_relaxed);
+  if (!writer_.made()) writer_.make_of_pipe();
+  TraceWriter* const writer = writer_.made();
   writer->begin();
   RecordBuffer taken;
   std::unique_lock lock(mutex_);
@@ -231,12 +154,11 @@ void RecordQueue::write_all() {
     taken.swap(buffer_);
     lock.unlock();
     wake_program_.notify_all();
-    good = write(taken);
+    good = writer_.write(taken);
     taken.clear();
     can_write = writer->flush();
     good = good && can_write;
-    written_bytes_.store(writer->bytes(), std::memory_order_release);
-    written_.store(progress_.load(std::memory_order_relaxed), std::memory_order_release);
+    writer_.publish();
     lock.lock();
   }
   const bool stops = !good || stopping_;
@@ -246,38 +168,38 @@ void RecordQueue::write_all() {
     buffer_ = {};  // no more will come
   } else {
     // Records that came meanwhile, with the lock held so that no more come.
-    write(buffer_);
+    writer_.write(buffer_);
     buffer_.clear();
     if (!writer->close(coverage_, probe_, {})) broken_ = true;
   }
   closed_ = true;
   wake_program_.notify_all();
   lock.unlock();
-  if (stops && options_.stopped) options_.stopped();
+  if (stops && options().stopped) options().stopped();
 }
 
 // The program goes on, and nothing of ours may block it: whatever takes long happens without the lock. If the file has
 // reached its limit, the writer takes no more calls, but still takes the times of those in it.
 void RecordQueue::stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write) {
-  TraceWriter& writer = *writer_.load(std::memory_order_relaxed);
+  TraceWriter& writer = *writer_.made();
   refusing_ = true;
   taken.swap(buffer_);
   lock.unlock();
   wake_program_.notify_all();
   if (can_write) {
-    write(taken);
+    writer_.write(taken);
   } else {
-    drop(taken);
+    drop_items(taken);
   }
   taken.clear();
-  if (options_.stops) options_.stops();
+  if (options().stops) options().stops();
   lock.lock();
   taken.swap(buffer_);  // times of calls in the file
   const Coverage coverage = std::move(coverage_);
   const std::optional<ProbeTotals> probe = std::move(probe_);
   broken_ = true;
   lock.unlock();
-  write(taken);
+  writer_.write(taken);
   taken.clear();
   writer.close(coverage, probe, stopping_ ? ending_ : Ending());
   writer.let_go();
@@ -290,9 +212,9 @@ void RecordQueue::push_late(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     return close();
   }
-  write(buffer_);
+  writer_.write(buffer_);
   buffer_.clear();
-  if (!writer_.load(std::memory_order_relaxed)->close(coverage_, probe_, {})) broken_ = true;
+  if (!writer_.made()->close(coverage_, probe_, {})) broken_ = true;
 }
 
 // A writer that is just about to wait misses it, and looks after its period. The same holds for stop().
@@ -320,16 +242,6 @@ bool RecordQueue::let_end() noexcept {
     std::this_thread::sleep_for(kLook);
   }
   return true;
-}
-
-GrowingFile* RecordQueue::reading(std::uint64_t& bytes) {
-  bytes = written_bytes_.load(std::memory_order_acquire);
-  return writer_.load(std::memory_order_acquire) ? &reading_ : nullptr;
-}
-
-std::string RecordQueue::path() const {
-  const TraceWriter* const writer = closed_.load(std::memory_order_acquire) ? writer_.load() : nullptr;
-  return writer && !writer->path().empty() ? writer->path() : options_.path;
 }
 
 void RecordQueue::push(std::span<const DeviceTime> times) {
@@ -364,12 +276,12 @@ void RecordQueue::close(bool interrupted) noexcept {
   }
   const NotCancelled not_cancelled;
   const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;
-  std::uint64_t seen = progress_.load(std::memory_order_relaxed);
+  std::uint64_t seen = writer_.progress();
   auto since = std::chrono::steady_clock::now();
   while (!closed_.load(std::memory_order_acquire)) {
     std::this_thread::sleep_for(kLook);
     const auto now = std::chrono::steady_clock::now();
-    if (const std::uint64_t progress = progress_.load(std::memory_order_relaxed); progress != seen) {
+    if (const std::uint64_t progress = writer_.progress(); progress != seen) {
       seen = progress;
       since = now;
     } else if (now - since > patience) {
@@ -379,10 +291,7 @@ void RecordQueue::close(bool interrupted) noexcept {
 }
 
 bool RecordQueue::forked() noexcept {
-  if (TraceWriter* const writer = writer_.load(std::memory_order_acquire); writer && ::getpid() != process_) {
-    writer->let_go();
-    reading_.close();
-  }
+  if (::getpid() != process_) writer_.let_go_in_child();
   return !started_;
 }
 

@@ -16,8 +16,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -25,73 +23,20 @@
 #include <string>
 
 #include "nimble/internal/call.h"
-#include "nimble/internal/files/growing_file.h"
 #include "nimble/internal/process/program_turn.h"
 #include "shim/record/facts/coverage.h"
 #include "shim/record/facts/device_time.h"
 #include "shim/record/facts/probe_totals.h"
+#include "shim/record/trace/queue_writer.h"
+#include "shim/record/trace/record.h"
 #include "shim/record/trace/record_buffer.h"
 
 namespace nimble::shim {
-
-class TraceStore;
-class TraceWriter;
-struct GraphInfo;
-
-// The items of the queue, back to back.
-struct QueueItem {
-  enum class Type : std::uint32_t { call, time };
-  std::uint32_t bytes = 0;  // of the whole item, a multiple of 8
-  Type type = Type::call;
-};
-
-// One call in the queue, followed by its accesses, its words, its packed parameters, the places of stray words in
-// these, and its attribute ids. Pointers of `call` into the program are no longer valid; `function` is, and so is
-// `graph`, which the record shares (shim/record/facts/graph_table.h).
-struct Record : QueueItem {
-  std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0, word_count = 0;
-  bool accesses_known = false, words_known = false;
-  bool probed = false;       // a launch whose accesses a probe saw
-  std::uint64_t ticket = 0;  // of the DeviceTime that will come for it; 0: none will
-  CUresult result = CUDA_SUCCESS;
-  std::uint64_t seq = 0;
-  std::uint64_t begin_ns = 0, end_ns = 0;
-  const FunctionInfo* function = nullptr;
-  GraphInfo* graph = nullptr;
-  StreamKind stream_kind = StreamKind::blocking;
-  CUcontext context = nullptr;  // of the stream or the allocation
-  Call call;
-
-  const TraceAccess* accesses() const { return reinterpret_cast<const TraceAccess*>(this + 1); }
-  const TraceWord* words() const { return reinterpret_cast<const TraceWord*>(accesses() + access_count); }
-  const std::uint8_t* params() const { return reinterpret_cast<const std::uint8_t*>(words() + word_count); }
-  // Aligned: parameters are padded to 4 bytes.
-  const std::uint32_t* strays() const {
-    return reinterpret_cast<const std::uint32_t*>(params() + (param_bytes + 3) / 4 * 4);
-  }
-  const std::uint32_t* attributes() const { return strays() + stray_count; }
-};
-
-// When the GPU ran an earlier or later record's op.
-struct TimeRecord : QueueItem {
-  DeviceTime time;
-};
 
 // Why a recording ends before the program does; empty if it does not.
 struct Ending {
   std::string why;
   bool is_wanted = false;  // the user asked for it
-};
-
-struct QueueOptions {
-  std::string path;
-  std::shared_ptr<TraceStore> store{};  // where the trace goes instead of a file
-  std::uint64_t limit_bytes = 0;        // of the file; 0: none
-  bool is_read = false;                 // while it is written, by reading()
-  // Called without a lock when the recording ends before the program does, by the writer's thread, or without one by
-  // the thread that pushes. `stops`: no more calls are taken, but times still are, and set_coverage() and set_probe().
-  // `stopped`: the file is closed.
-  std::function<void()> stops{}, stopped{};
 };
 
 // Why a recording ends that got no memory.
@@ -102,7 +47,7 @@ std::uint64_t now_ns();
 
 class RecordQueue {
  public:
-  explicit RecordQueue(QueueOptions options) : options_(std::move(options)), process_(::getpid()) {}
+  explicit RecordQueue(QueueOptions options) : process_(::getpid()), writer_(std::move(options), turn_) {}
   ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
@@ -125,14 +70,14 @@ class RecordQueue {
   }
 
   // Sets the origin of the file's times. Before the first push.
-  void start_clock() { epoch_ns_.store(now_ns(), std::memory_order_relaxed); }
+  void start_clock() { writer_.set_epoch(now_ns()); }
 
   // Appends times. Drops them if the queue is full: they are not worth making CUPTI wait.
   void push(std::span<const DeviceTime> times);
 
   // How many items were pushed so far, and how many the writer has handed over as text. Any thread.
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
-  std::uint64_t written() const { return written_.load(std::memory_order_acquire); }
+  std::uint64_t written() const { return writer_.written(); }
 
   // Whether records have been dropped, so that the text ends before them. Any thread.
   bool failed() const { return broken_ || refusing_; }
@@ -148,11 +93,11 @@ class RecordQueue {
   bool stop(Ending ending) noexcept;
 
   // Reads the text so far, of which `bytes` are whole lines. Null before the first push. For one thread.
-  GrowingFile* reading(std::uint64_t& bytes);
+  GrowingFile* reading(std::uint64_t& bytes) { return writer_.reading(bytes); }
   // Whether no more records are taken.
   bool is_over() const { return closing_ || refusing_ || closed_.load(std::memory_order_acquire); }
   // The file's final path; until it is closed, the path that it is to have.
-  std::string path() const;
+  std::string path() const { return writer_.path(closed_.load(std::memory_order_acquire)); }
 
   // What the recorder saw, as known by now: goes into the file's end.
   void set_coverage(const Coverage& coverage);
@@ -174,39 +119,30 @@ class RecordQueue {
   bool forked() noexcept;
 
  private:
+  const QueueOptions& options() const { return writer_.options(); }
   // False if the record must be dropped, since the file cannot be written. The lock may be released then.
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes);
-  void make_writer();
-  void make_writer_of_pipe();
-  void try_to_make_writer() noexcept;
   void run() noexcept;
   void write_all();
-  // False if not everything fitted.
-  bool write(const RecordBuffer& records);
   // Releases the lock.
   void stop_writing(std::unique_lock<std::mutex>& lock, RecordBuffer& taken, bool can_write);
   void push_late(std::unique_lock<std::mutex>& lock);
   void cut_short(const char* why) noexcept;
-  static void drop(const RecordBuffer& records) noexcept;
 
-  const QueueOptions options_;
   const pid_t process_;
-  std::atomic<std::uint64_t> epoch_ns_{0};
   ProgramTurn turn_;
   std::mutex mutex_;  // guards what is not atomic, except the writer, which its thread owns until closed_
   std::condition_variable wake_writer_, wake_program_;
   RecordBuffer buffer_;
   Coverage coverage_{"the process ended in the middle of a call", 0, 0, {}, TimeSource::none, {}};
   std::optional<ProbeTotals> probe_;
-  GrowingFile reading_;                // owned by the reading thread, once there is a writer
   Ending ending_;                      // owned by the thread in stop(), until stopping_ is set
   std::atomic<bool> broken_{false};    // the file cannot be written; set under the lock
   std::atomic<bool> refusing_{false};  // the recording is over
   std::atomic<bool> stopping_{false}, hurried_{false};
   std::atomic<bool> started_{false}, closing_{false}, closed_{false}, ended_{false};
-  std::atomic<std::uint64_t> pushed_{0}, written_{0}, written_bytes_{0};
-  std::atomic<std::uint64_t> progress_{0};  // changes as long as the writer makes progress
-  std::atomic<TraceWriter*> writer_{nullptr};
+  std::atomic<std::uint64_t> pushed_{0};
+  QueueWriter writer_;
 };
 
 }  // namespace nimble::shim

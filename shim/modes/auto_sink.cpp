@@ -24,8 +24,6 @@ constexpr int kNicer = 5;
 // many more times, each at twice as many calls.
 constexpr double kExplainsEnough = 0.9;
 constexpr int kLooksForOtherKinds = 3;
-// A program whose steps have matched before may be evaluating: it gets more time.
-constexpr std::uint32_t kPatience = 8;
 
 // The use of the recording that before() took for this call, for after() on the same thread: calls do not nest. And the
 // ops that the thread has issued since the last check.
@@ -174,9 +172,7 @@ void AutoSink::take_over() {
   ReplaySink* const replay = replaying_.load(std::memory_order_acquire);
   replay->take_over(history_.calls());
   handed_over_ = true;
-  matched_ = replay->steps_matched();
-  ever_matched_ = false;
-  idle_checks_ = 0;
+  idle_checks_.begin(replay->steps_matched());
   Phase ready = Phase::ready;
   phase_.compare_exchange_strong(ready, Phase::replaying, std::memory_order_acq_rel);
 }
@@ -185,14 +181,7 @@ void AutoSink::check_whether_it_matches() {
   {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || phase_.load(std::memory_order_relaxed) != Phase::replaying) return;
-    const std::uint64_t matched = replaying_.load()->steps_matched();
-    if (matched != matched_) {
-      matched_ = matched;
-      ever_matched_ = true;
-      idle_checks_ = 0;
-    }
-    if (++idle_checks_ < (ever_matched_ ? kIdleChecks * kPatience : kIdleChecks)) return;
-    idle_checks_ = 0;
+    if (!idle_checks_.is_idle(replaying_.load()->steps_matched())) return;
     if (recordings_ >= options_.most_recordings) return;
   }
   // Looks its driver functions up without our lock.
@@ -271,13 +260,13 @@ void AutoSink::look_for_step(Recording& recording) {
     Trial trial(recording.store->text(), &rules_, options_.trust);
     const std::string recorded = std::to_string(calls) + " calls recorded";
     if (!trial.find_step()) {
-      say(recorded + ", and no step found yet: " + trial.why_not());
+      state_.say(recorded + ", and no step found yet: " + trial.why_not());
     } else if (!last && trial.explained() < kExplainsEnough && more_looks-- > 0) {
-      say(recorded + "; " + trial.step_text() + ", and much else");
+      state_.say(recorded + "; " + trial.step_text() + ", and much else");
     } else {
       // Recording goes on meanwhile: what repeats during a program's set-up may have no schedule, and its step may
       // still be to come.
-      say("analyzing " + trial.step_text());
+      state_.say("analyzing " + trial.step_text());
       const auto begin = std::chrono::steady_clock::now();
       const std::string text = trial.schedule();
       const auto took = std::chrono::steady_clock::now() - begin;
@@ -290,7 +279,7 @@ void AutoSink::look_for_step(Recording& recording) {
                          trial.beliefs());
       const std::string why = trial.step_text() + ", but no schedule: " + trial.why_not();
       if (last || ++refused == options_.most_recordings) return stand_aside(why);
-      say(recorded + "; " + why);
+      state_.say(recorded + "; " + why);
       more_looks = kLooksForOtherKinds;
     }
     if (last)
@@ -311,7 +300,7 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
   counted.recordings = recordings_.load(std::memory_order_relaxed);
   auto replay = options_.replay(schedule, counted, onlookers_);
   if (!replay->load()) {
-    say(replay->report().reason);
+    state_.say(replay->report().reason);
     phase_.store(Phase::aside, std::memory_order_release);
     return;
   }
@@ -332,19 +321,13 @@ void AutoSink::stand_aside(const std::string& why) noexcept try {
       recording->store->drop();
       if (!recording->watched.exchange(true)) recording_.end(recording);  // no one else does
     }
-    say(why);
+    state_.say(why);
     options_.log(ReplayLog::warning, "auto stops: " + why + ". The program continues without Nimble.");
   }
 } catch (...) {
 }
 
 // ---- what both do ----
-
-void AutoSink::say(std::string text) {
-  const std::lock_guard lock(said_mutex_);
-  said_.push_back(std::move(text));
-  last_said_.store(&said_.back(), std::memory_order_release);
-}
 
 SinkReport AutoSink::report() {
   const Phase phase = phase_.load(std::memory_order_acquire);
@@ -353,7 +336,7 @@ SinkReport AutoSink::report() {
   report.phase = phase == Phase::recording ? SinkPhase::recording
                  : phase == Phase::aside   ? SinkPhase::aside
                                            : SinkPhase::analyzing;
-  if (const std::string* const said = last_said_.load(std::memory_order_acquire)) report.reason = *said;
+  if (const std::string* const said = state_.last()) report.reason = *said;
   {
     const std::lock_guard lock(mutex_);
     report.counters = counted_;

@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,6 +31,8 @@
 #include "replayer/onlookers/onlookers.h"
 #include "replayer/replayer.h"
 #include "replayer/stats/counters.h"
+#include "shim/modes/idle_checks.h"
+#include "shim/modes/last_message.h"
 #include "shim/process/while_used.h"
 #include "shim/record/recorder.h"
 
@@ -106,8 +107,6 @@ class AutoSink final : public CallSink {
   void check_whether_it_matches();
   void record_again(std::unique_ptr<Recording> next);
   void stand_aside(const std::string& why) noexcept;
-  // The recording's present state, as a message for the end.
-  void say(std::string text);
 
   const AutoOptions options_;
   CallContext& context_;
@@ -125,17 +124,13 @@ class AutoSink final : public CallSink {
   // Ended replays. Other threads may still be inside, so they stay.
   std::vector<ReplaySink*> retired_;
   std::atomic<std::uint32_t> recordings_{0};
-  CounterValues counted_;      // by replays that have ended; constant while the background thread runs
-  std::uint64_t matched_ = 0;  // at the last check
-  bool ever_matched_ = false;
-  std::uint32_t idle_checks_ = 0;
+  CounterValues counted_;  // by replays that have ended; constant while the background thread runs
+  IdleChecks idle_checks_{kIdleChecks};
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
   std::once_flag beliefs_told_;
   std::mutex aside_mutex_;  // held while the reason is logged: the process does not end in the middle of that
-  std::mutex said_mutex_;   // guards the list; messages stay, and the last one is read without the lock
-  std::list<std::string> said_;
-  std::atomic<const std::string*> last_said_{nullptr};
+  LastMessage state_;       // of the recording, for the end
 };
 
 }  // namespace nimble::shim

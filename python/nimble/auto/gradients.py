@@ -20,7 +20,8 @@ from nimble.guards.signatures import Call
 from nimble.nesting import inside
 from nimble.training.backward_replays import differing_gradient
 from nimble.training.training import TrainingGraph, graph_is_kept
-from nimble.training.training_work import ForwardWork, noise
+from nimble.training.gradient_paths import noise
+from nimble.training.training_work import ForwardWork
 
 
 _forget_casts = torch.clear_autocast_cache  # PyTorch's own function, saved before install() replaces it
@@ -55,8 +56,8 @@ class Backwards:
 
 def check(work: ForwardWork) -> None:
     """Raises NimbleError where the backward's effects cannot be told from outside."""
-    if work.why_unsure is not None:
-        raise NimbleError(work.why_unsure)
+    if work.paths.why_unsure is not None:
+        raise NimbleError(work.paths.why_unsure)
 
 
 class BothWays:

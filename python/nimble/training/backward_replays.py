@@ -39,12 +39,13 @@ class BackwardReplays:
         self.is_distrusted = False
         self.difference: Optional[str] = None
         self._backend, self._options = backend, options
-        self._wanted, self._towards = wanted, work.towards
-        self._likes: "List[Optional[torch.Tensor]]" = [*(None for _ in work.argument_numbers), *work.parameters]
+        self._wanted, self._towards = wanted, work.paths.towards
+        self._likes: "List[Optional[torch.Tensor]]" = [*(None for _ in work.paths.argument_numbers), *work.paths.parameters]
         self._has_effects = work.has_effects
-        self._raised = work.raised_by_backwards  # versions that eager backwards raise
-        self._reads, self._also_read = work.reads, work.found_elsewhere  # memory that the module finds outside of itself
-        self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(work.given): BackwardEntry(work.given, backward, work.answers.as_eager)}
+        self._raised = work.watch.raised_by_backwards  # versions that eager backwards raise
+        self._reads, self._also_read = work.watch.reads, work.watch.found_elsewhere  # memory that the module finds outside of itself
+        given = work.paths.given
+        self._entries: Dict[Pattern, BackwardEntry] = {pattern_of(given): BackwardEntry(given, backward, work.watch.answers.as_eager)}
         self._forward = forward  # the last attribute, so it is freed last, and quietly with all that `wanted` leads to
 
     def run(self, pattern: Pattern, grads: Gradients, is_compared: bool = False) -> "List[Optional[torch.Tensor]]":
@@ -130,8 +131,8 @@ class BackwardReplays:
             with captured.on_its_stream():
                 return work.left_by(work.run())
 
-        if work.eager is not None:
-            check_first_replay(work.eager, replay, again, "a backward", self._backend, work.data()[0].device)
+        if work.runs.eager is not None:
+            check_first_replay(work.runs.eager, replay, again, "a backward", self._backend, work.data()[0].device)
 
     def close(self) -> None:
         """Waits until the GPU has finished with the graphs."""

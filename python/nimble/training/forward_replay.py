@@ -28,7 +28,7 @@ class ForwardReplay:
         self._take = InputCopier(work.inputs)
         self._own_written = own_written
         self._to_buffers, self._to_buffers_at_once = copies, copies_at_once  # the former also keeps both sides' memory
-        self._raised = work.raised  # versions that eager runs raise
+        self._raised = work.watch.raised  # versions that eager runs raise
 
     def begin(self, call: Call, run: Run) -> None:
         """Launches the forward. Raises NimbleError where arguments share memory that is written."""

@@ -61,14 +61,14 @@ class TrainingGraph:
         self.static_arguments = call.rebuilt(work.leaves_of_call)
         self._signature = str(call.signature)
         self._backend, self._seconds = backend, seconds
-        self._as_eager = work.answers.as_eager
+        self._as_eager = work.watch.answers.as_eager
         self._results = Results(forward.outputs, work.inputs, work.own)
         self._wanted = [t.requires_grad for t in self._results.made]
-        self._copies = TrainingOutputs(self._results.made, self._wanted, work.aliases)
-        self._paths = Paths(work.reachable)
-        self._arguments, self._parameters = work.argument_numbers, work.parameters  # which receive gradients
-        self._watched = work.watched  # tensors that must not be written to between forward and backward
-        self._pending = work.pending
+        self._copies = TrainingOutputs(self._results.made, self._wanted, work.paths.aliases)
+        self._paths = Paths(work.paths.reachable)
+        self._arguments, self._parameters = work.paths.argument_numbers, work.paths.parameters  # which receive gradients
+        self._watched = work.paths.watched  # tensors that must not be written to between forward and backward
+        self._pending = work.paths.pending
         self._forward = ForwardReplay(work, forward, copies, copies_back, own_written)
         self._backwards = BackwardReplays(work, forward, backward, [t for t in self._results.made if t.requires_grad], backend, options)
         self._last: "Optional[weakref.ref[Run]]" = None
@@ -270,7 +270,7 @@ def _prepared(module: torch.nn.Module, call: Call, backend: Backend, options: Op
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage_address, (*(given for _, given in work.apart), *keeper.may_write())))
                 runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
-                if work.eager is not None:
+                if work.runs.eager is not None:
                     _compare(module, work, forward, backward, backend, device)
                 # As separate tensors, since batch norm does not raise the versions of its buffers.
                 copies = CopiesAll([given.data for _, given in work.apart], [mine.data for mine, _ in work.apart])
@@ -301,9 +301,9 @@ def _compare(module: torch.nn.Module, work: ForwardWork, forward: Captured, back
             outputs = work.forward()
             return work.left_by(outputs, work.backward(outputs))
 
-    assert work.eager is not None
+    assert work.runs.eager is not None
     try:
-        check_first_replay(work.eager, replay, again, type(module).__name__, backend, device)
+        check_first_replay(work.runs.eager, replay, again, type(module).__name__, backend, device)
     finally:
         work.reset()
 

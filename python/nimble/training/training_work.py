@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, ContextManager, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -20,13 +20,37 @@ from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, with_inputs
 from nimble.graphs.module_work import check_caches, written_by
 from nimble.graphs.prepared import is_same_state
-from nimble.guards.op_watch import OpReads, OpWrites, tensors_in
+from nimble.guards.op_watch import OpReads, tensors_in
 from nimble.guards.signatures import Call, taken_apart
 from nimble.guards.state_keeper import StateKeeper
 from nimble.guards.tensor_memory import has_memory
 from nimble.objects.memory import storage_address
-from nimble.training.training_outputs import Aliases, find_aliases
-from nimble.training.pending_backwards import PendingBackwards
+from nimble.training.gradient_paths import GradientPaths
+from nimble.training.run_watch import RunWatch
+
+
+class ComparedRuns:
+    """Counts runs, and keeps what the run has left that graphs are compared with, if they are."""
+
+    def __init__(self, is_compared: bool) -> None:
+        self.eager: Optional[ComparedRun] = None
+        self._is_compared = is_compared
+        self._random: Any = None  # before the last run
+        self._number: Optional[int] = None  # of the last run that counts
+
+    def count(self) -> None:
+        """From now on."""
+        self._number = 0
+
+    def begin(self, random_state: Callable[[], Any]) -> None:
+        self._random = random_state() if self._is_compared else None
+
+    def end(self, left: Callable[[], RunResult]) -> None:
+        if self._number is None:
+            return
+        self._number += 1
+        if self._is_compared and self._number == COMPARED_RUN:
+            self.eager = ComparedRun(self._random, left().keep())
 
 
 class ForwardWork:
@@ -35,47 +59,27 @@ class ForwardWork:
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
                  random_state: Callable[[], Any], is_compared: bool, answers: Answers) -> None:
         self._module, self._call, self._keeper, self._device_type = module, call, keeper, device_type
-        self._random_state, self._is_compared = random_state, is_compared
-        self.answers = answers
-        self._random: Any = None  # before the last forward, while runs are counted
-        self._runs: Optional[int] = None  # of forward and backward, since set_apart()
-        self.eager: Optional[ComparedRun] = None
-        """The run to compare the graphs with, if they are compared."""
+        self._random_state = random_state
         self._stand_ins = StandIns(module)
         self.inputs = [Input(number, call.leaves[number], trains=True) for number in call.tensors]
         self.leaves_of_call = with_inputs(call, self.inputs)
         self.own: List[Tuple[torch.Tensor, torch.Tensor]] = self._stand_ins.pairs
         self.written: List[Input] = []
         self.attributes: Dict[str, torch.Tensor] = {}
-        self.towards: List[torch.Tensor] = []  # static inputs and stand-ins that gradients go to
-        self.argument_numbers: List[int] = []  # the former's leaves in the call
-        self.parameters: List[torch.Tensor] = []  # the latter's originals in the module
-        self.watched: List[torch.Tensor] = []  # tensors that backwards need and others can write to, each with its own version
-        self.pending = PendingBackwards()
+        self.paths = GradientPaths()
+        self.watch = RunWatch(keeper, device_type, answers)
+        self.runs = ComparedRuns(is_compared)
+        """Of forward and backward, since set_apart()."""
         self.has_effects = False
         """Whether the backward was seen to do more than compute gradients: it writes to something, or draws random numbers."""
-        self.raised: List[torch.Tensor] = []  # versions that others see: raised by each forward, and by each backward
-        self.raised_by_backwards: List[torch.Tensor] = []
-        self.why_unsure: Optional[str] = None  # see AutogradGraph.why_unsure()
-        self.given: List[torch.Tensor] = []
-        """The gradients of the outputs that backward() starts from."""
-        self.reachable: List[FrozenSet[int]] = []
-        """For each output with a gradient, which of `towards` it leads to."""
-        self.aliases: Aliases = {}
-        self.reads: Optional[OpReads] = None
-        """The reads of the last captured forward and its backwards; None where ops cannot be watched."""
-        self.found_elsewhere: List[Any] = []
-        """Storages that these read, and that belong neither to the module nor to them."""
         self._first: List[torch.Tensor] = []  # the outputs of look()
         self._written_by_backwards: Set[int] = set()  # where the memory begins that backwards may write to
-        self._writes: Optional[OpWrites] = None
         self._versions = [i.tensor._version for i in self.inputs]
-        self._captures, self._sees_ops = False, True
 
     def look(self) -> bool:
         """Runs the module once. Returns False where there are no gradients."""
         try:
-            outputs = self._watched_forward()
+            outputs = self.watch.look(self.forward, self._begin_again)
         except RuntimeError as error:
             if "leaf Variable that requires grad" in str(error):
                 raise NimbleError("the module writes to an argument that requires gradients, or to a parameter, in place: "
@@ -86,35 +90,18 @@ class ForwardWork:
         self._check_inputs()
         self.written = written_by(self.inputs, self._versions, self._call)
         wanted = self._wanted(outputs)
-        if any(output.retains_grad for output in wanted):
-            raise NimbleError("the module calls retain_grad() on what it returns, which would get no gradient that comes by another "
-                              "output: run the module eagerly for that")
-        graph, graphs = AutogradGraph(wanted), [AutogradGraph([output]) for output in wanted]
-        self._find_leaves(graph, outputs)
-        self._find_needed(graphs)
-        numbers = {id(tensor): number for number, tensor in enumerate(self.towards)}
-        self.reachable = [frozenset(numbers[id(leaf)] for leaf in each.leaves) for each in graphs]
-        self.why_unsure = next((why for why in (each.why_unsure() for each in graphs) if why is not None), None)
-        self.aliases = find_aliases(Results(outputs, self.inputs, self.own).made)
-        self.given = [noise(output) for output in wanted]
+        graph = self.paths.find(Results(outputs, self.inputs, self.own), wanted, self.inputs, self._stand_ins)
         self._first = self._left_by(outputs)
         if wanted:
             self._look_at_backward(wanted, graph)
-        del outputs, graph, graphs, wanted  # else this stream's accumulators would be used on others
+        del outputs, graph, wanted  # else this stream's accumulators would be used on others
         self.reset()
-        return bool(self.given)
+        return bool(self.paths.given)
 
-    def _watched_forward(self) -> Any:
-        writes = self._writes = self._keeper.watch_writes()
-        try:
-            with writes.on():
-                return self.forward()
-        except NotImplementedError:  # from ops that take functions, which hide what these do
-            self._sees_ops, writes.has_backward = False, True  # to be safe
+    def _begin_again(self) -> None:
         self._keeper.restore()
         for each in self.inputs:
             each.take(self._call.leaves[each.number])
-        return self.forward()
 
     def _look_at_backward(self, wanted: List[torch.Tensor], graph: AutogradGraph) -> None:
         effects, rises = Effects(self._keeper.kept()), VersionRises(self._standing())
@@ -127,25 +114,19 @@ class ForwardWork:
         written = [*effects.written(), *rises.found()]
         self.has_effects = bool(written) or not is_same_state(self._random_state(), random)
         if self.has_effects:
-            self.why_unsure = self.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
+            self.paths.why_unsure = self.paths.why_unsure or "its backward writes to buffers or the like, or draws random numbers"
         written += [t for t in graph.kept_by_functions() if t.layout is torch.strided and has_memory(t)]
         self._written_by_backwards = set(map(storage_address, written))
 
     def _gradients(self, wanted: List[torch.Tensor]) -> "List[Optional[torch.Tensor]]":
-        writes = self._writes
-        try:
+        def backward() -> "List[Optional[torch.Tensor]]":
             torch.clear_autocast_cache()
-            if writes is None or not self._sees_ops:
-                return gradients(wanted, self.towards, list(self.given))
-            writes.is_backward_of(wanted)
-            with writes.on():
-                return gradients(wanted, self.towards, list(self.given))
+            return gradients(wanted, self.paths.towards, list(self.paths.given))
+
+        try:
+            return self.watch.look_at_backward(wanted, backward)
         except NimbleError:
             raise
-        except NotImplementedError:  # as for forwards
-            assert writes is not None
-            self._sees_ops, writes.has_backward = False, True
-            return self._gradients(wanted)
         except RuntimeError as error:  # a backward that only Tensor.backward() can run
             raise NimbleError(f"torch.autograd.grad cannot compute the gradients: {error}") from error
         finally:
@@ -190,9 +171,8 @@ class ForwardWork:
                 self._stand_ins.put_together()
             self.reset()
         self._first = []
-        self._runs = 0
-        apart = {id(given) for _, given in self.apart}
-        self.watched = [given for given in self.watched if id(given) not in apart]
+        self.runs.count()
+        self.paths.leave_out([given for _, given in self.apart])
 
     def _left_by(self, outputs: Any) -> List[torch.Tensor]:
         """Copies of a forward's results: outputs, and the buffers, which gradients may read."""
@@ -224,61 +204,38 @@ class ForwardWork:
                 raise NimbleError("the module writes what requires gradients to a buffer, which then has a history that a graph "
                                   "would not give it")
 
-    def _find_leaves(self, graph: AutogradGraph, outputs: Any) -> None:
-        found = {id(leaf) for leaf in graph.leaves}
-        inputs = [i for i in self.inputs if id(i.tensor) in found]
-        pairs = [(mine, given) for mine, given in self._stand_ins.parameters if id(mine) in found]
-        strange = found - {id(i.tensor) for i in inputs} - {id(mine) for mine, _ in pairs}
-        strange |= {id(t) for t in self._wanted(outputs) if t.grad_fn is None}
-        if strange:
-            shapes = ", ".join(str(list(leaf.shape)) for leaf in graph.leaves if id(leaf) in strange)
-            raise NimbleError("an output depends on tensors that require gradients, and are neither arguments nor parameters "
-                              f"that the module has as such: of shape {shapes or 'that of the output'}")
-        self.towards = [i.tensor for i in inputs] + [mine for mine, _ in pairs]
-        self.argument_numbers = [i.number for i in inputs]
-        self.parameters = [given for _, given in pairs]
-
-    def _find_needed(self, graphs: List[AutogradGraph]) -> None:
-        """Finds what the backward of each output needs and others can write to; with static_inputs() also the graph's own inputs."""
-        pairs = [*self.own, *((each.tensor, each.tensor) for each in self.inputs)]
-        needed = [graph.needs(mine for mine, _ in pairs) for graph in graphs]
-        self.watched = [given for number, (_, given) in enumerate(pairs) if any(each[number] for each in needed)]
-        self.pending = PendingBackwards(graphs, [frozenset(id(given) for (_, given), is_needed in zip(pairs, each) if is_needed)
-                                                 for each in needed])
-
     def check(self) -> None:
         """Called after look(), and after the capture. Raises NimbleError where a run did what a graph would not."""
-        self._captures = False
+        self.watch.captures = False
         self._stand_ins.check()
-        check_caches(self.found_elsewhere)
+        check_caches(self.watch.found_elsewhere)
 
     def forward(self) -> Any:
         args, kwargs = self._call.rebuilt(self.leaves_of_call)  # with lists and dictionaries of their own
         leaves, structure = taken_apart((args, kwargs))
-        rises = self._rises()
-        self._random = self._random_state() if self._is_compared and not self._captures else None
-        with own_autocast_cache(), self._stand_ins.in_place(), self._looking(again=True):
+        rises = self.watch.rises(self._standing())
+        if not self.watch.captures:
+            self.runs.begin(self._random_state)
+        with own_autocast_cache(), self._stand_ins.in_place(), self.watch.on(self._known, again=True):
             outputs = self._module(*args, **kwargs)
-        if self._captures:
-            self.raised = rises.found()
+        if self.watch.captures:
+            self.watch.raised = rises.found()
         left, structure_left = taken_apart((args, kwargs))
         if structure != structure_left or any(one is not other for one, other in zip(leaves, left)):
             raise NimbleError("the module puts something else into a list or a dictionary that is its argument, which a graph would "
                               "not do")
-        self._hold(outputs)
+        self.watch.hold(outputs)
         return outputs
 
     def backward(self, outputs: Any) -> "List[Optional[torch.Tensor]]":
-        rises = self._rises()
-        with own_autocast_cache(), self._looking():
-            made = gradients(self._wanted(outputs), self.towards, list(self.given))
-        if self._captures:
-            self.raised_by_backwards = rises.found()
-        self._hold((made, outputs))
-        if self._runs is not None and not self._captures:
-            self._runs += 1
-            if self._is_compared and self._runs == COMPARED_RUN:
-                self.eager = ComparedRun(self._random, self.left_by(outputs, made).keep())
+        rises = self.watch.rises(self._standing())
+        with own_autocast_cache(), self.watch.on(self._known):
+            made = gradients(self._wanted(outputs), self.paths.towards, list(self.paths.given))
+        if self.watch.captures:
+            self.watch.raised_by_backwards = rises.found()
+        self.watch.hold((made, outputs))
+        if not self.watch.captures:
+            self.runs.end(lambda: self.left_by(outputs, made))
         return made
 
     def left_by(self, outputs: Any, made: "Sequence[Optional[torch.Tensor]]") -> RunResult:
@@ -288,33 +245,16 @@ class ForwardWork:
         left: "List[Tuple[Callable[[], str], Optional[torch.Tensor]]]" = [
             (functools.partial(self._keeper.name_of, given), mine) for mine, given in self._standing() if id(given) in written]
         left += [(functools.partial(self._call.place, each.number), each.tensor) for each in self.written]
-        names = [*(functools.partial(self._call.place, number) for number in self.argument_numbers),
-                 *(functools.partial(self._keeper.name_of, given) for given in self.parameters)]
+        names = [*(functools.partial(self._call.place, number) for number in self.paths.argument_numbers),
+                 *(functools.partial(self._keeper.name_of, given) for given in self.paths.parameters)]
         left += [(functools.partial(_gradient_of, name), gradient) for name, gradient in zip(names, made)]
         return RunResult(results.returned(results.copied(), self._call.leaves), left)
 
     def _standing(self) -> "List[Tuple[torch.Tensor, torch.Tensor]]":
         return [(mine, given) for mine, given in self.own if not isinstance(given, torch.nn.Parameter)]
 
-    def _rises(self) -> VersionRises:
-        """The versions to note, in captured runs only: the first run may have written to something only once."""
-        return VersionRises([*self._standing(), *((t, t) for t in self._keeper.kept())] if self._captures else ())
-
-    def _looking(self, again: bool = False) -> ContextManager[None]:
-        """Watches reads if the run is captured, and gives it the answers. again: for a new forward."""
-        if not self._captures:
-            return contextlib.nullcontext()
-        if not self._sees_ops:
-            return self.answers.given(sees_ops=False)
-        if again or self.reads is None:
-            self.found_elsewhere = []
-            known = (*self.data(), *(mine for mine, _ in self.own), *self._keeper.tensors())
-            self.reads = OpReads(known, self._device_type)
-        return _both(self.reads.on(), self.answers.given(sees_ops=True))
-
-    def _hold(self, made: Any) -> None:
-        if self._captures and self.reads is not None:
-            self.found_elsewhere += self.reads.still_there(but=tensors_in(made)).values()
+    def _known(self) -> List[torch.Tensor]:
+        return [*self.data(), *(mine for mine, _ in self.own)]
 
     def reset(self) -> None:
         self._keeper.restore_buffers()
@@ -323,16 +263,10 @@ class ForwardWork:
 
     def before_capture(self) -> None:
         self.attributes = attributes_of(self._module)
-        self._captures = True
+        self.watch.captures = True
 
     def data(self) -> List[torch.Tensor]:
-        return [*(each.memory for each in self.inputs), *self.given]
-
-
-@contextlib.contextmanager
-def _both(outer: ContextManager[None], inner: ContextManager[None]) -> Iterator[None]:
-    with outer, inner:
-        yield
+        return [*(each.memory for each in self.inputs), *self.paths.given]
 
 
 def _gradient_of(name: Callable[[], str]) -> str:
@@ -349,15 +283,14 @@ class BackwardWork:
     def __init__(self, run: "Callable[[], List[Optional[torch.Tensor]]]", given: List[torch.Tensor], reads: Optional[OpReads],
                  is_compared: bool, answers: Answers) -> None:
         self.found_elsewhere: List[Any] = []  # as in the ForwardWork with the `reads`
-        self.eager: Optional[ComparedRun] = None  # likewise
-        self._run, self._given, self._reads, self._is_compared, self._runs = run, given, reads, is_compared, 0
+        self.runs = ComparedRuns(is_compared)
+        self.runs.count()
+        self._run, self._given, self._reads = run, given, reads
         self._answers, self._captures = answers, False
 
     def run(self) -> "List[Optional[torch.Tensor]]":
         made = self._looked_at()
-        self._runs += 1
-        if self._is_compared and self._runs == COMPARED_RUN:
-            self.eager = ComparedRun(None, self.left_by(made).keep())
+        self.runs.end(lambda: self.left_by(made))
         return made
 
     def left_by(self, made: "Sequence[Optional[torch.Tensor]]") -> RunResult:
@@ -389,9 +322,3 @@ class BackwardWork:
 
     def data(self) -> List[torch.Tensor]:
         return self._given
-
-
-def noise(like: torch.Tensor) -> torch.Tensor:
-    """Random values, all different, so that a kernel's stores of values computed from them show."""
-    generator = torch.Generator(like.device).manual_seed(1)
-    return torch.empty_like(like).detach().normal_(generator=generator)

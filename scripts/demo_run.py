@@ -170,6 +170,42 @@ def changed(before, after):
     return f"{before / after:.2f}x" if after > 0 else ""
 
 
+def comparison(device, runs, plan, own_streams, submitted):
+    """The table of the three runs. submitted: driver submissions per step of each."""
+    off, _, replay = runs
+    clock = "GPU time per step" + device.mark
+    headings = ["", "off", "record", "replay", "off / replay"]
+    # What a real driver's calls would cost comes from the model.
+    name = "host time per step, to submit" + (", wall clock" if device.simulated else "")
+    host_rows = [[name, *(f"{run.host_us:.1f} us" for run in runs), changed(off.host_us, replay.host_us)]]
+    if device.simulated:
+        host_rows.append(["time in the driver's calls per step (simulated)", *(f"{run.driver_us:.1f} us" for run in runs),
+                          changed(off.driver_us, replay.driver_us)])
+    rows = [
+        ["ops per step", *(f"{run.ops_per_step:.0f}" for run in runs), ""],
+        ["streams", own_streams, own_streams, str(plan.streams), ""],
+        ["synchronisations between streams", "0", "0", str(plan.synchronizations), ""],
+        ["driver submissions per step", *(f"{each:.1f}" for each in submitted),
+         changed(submitted[0], submitted[2])],
+        *host_rows,
+        [clock, *(f"{run.gpu_us:.1f} us" for run in runs), changed(off.gpu_us, replay.gpu_us)],
+        ["accuracy", *(f"{run.accuracy:.4f}" for run in runs), ""],
+        ["final weights (SHA-256)", *(run.digest[:12] for run in runs), "identical"],
+    ]
+    return table(headings, rows)
+
+
+def show_next(trace):
+    show("\nNext:")
+    for command, what in [
+            (f"{BUILD / 'bin/nimble-analyze'} {trace} --no-schedule", "what depends on what in a step; --why tells why"),
+            (f"{BUILD / 'bin/nimble'} --help", "all settings"),
+            (f"{BUILD / 'bin/nimble'} run -- your-program", "record your own; then analyze and replay as above"),
+            ("scripts/test", "run the tests"), ("scripts/bench", "what a launch costs under Nimble")]:
+        show(f"  {command:60} # {what}")
+    show(f"  open {trace} in https://ui.perfetto.dev")
+
+
 def demo(options):
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
@@ -198,27 +234,8 @@ def demo(options):
     recording = Recording(trace, record.steps)
     own_streams = str(read_json(report)["step"]["streams"])
     before, after = submissions(device, off, recording), submissions(device, replay, recording, counters)
-    clock = "GPU time per step" + device.mark
-    headings = ["", "off", "record", "replay", "off / replay"]
     runs = (off, record, replay)
-    # What a real driver's calls would cost comes from the model.
-    name = "host time per step, to submit" + (", wall clock" if device.simulated else "")
-    host_rows = [[name, *(f"{run.host_us:.1f} us" for run in runs), changed(off.host_us, replay.host_us)]]
-    if device.simulated:
-        host_rows.append(["time in the driver's calls per step (simulated)", *(f"{run.driver_us:.1f} us" for run in runs),
-                          changed(off.driver_us, replay.driver_us)])
-    rows = [
-        ["ops per step", *(f"{run.ops_per_step:.0f}" for run in (off, record, replay)), ""],
-        ["streams", own_streams, own_streams, str(plan.streams), ""],
-        ["synchronisations between streams", "0", "0", str(plan.synchronizations), ""],
-        ["driver submissions per step", f"{before:.1f}", f"{submissions(device, record, recording):.1f}", f"{after:.1f}",
-         changed(before, after)],
-        *host_rows,
-        [clock, *(f"{run.gpu_us:.1f} us" for run in (off, record, replay)), changed(off.gpu_us, replay.gpu_us)],
-        ["accuracy", *(f"{run.accuracy:.4f}" for run in (off, record, replay)), ""],
-        ["final weights (SHA-256)", *(run.digest[:12] for run in (off, record, replay)), "identical"],
-    ]
-    text = table(headings, rows)
+    text = comparison(device, runs, plan, own_streams, (before, submissions(device, record, recording), after))
     show("\n" + text)
     show(f"\n  {counters['steps_replayed']} of {replay.steps} steps were replayed, each as {plan.graphs} graph"
          f"{'' if plan.graphs == 1 else 's'}; policy {plan.policy}")
@@ -233,19 +250,12 @@ def demo(options):
         "streams": plan.streams, "synchronizations": plan.synchronizations,
         "submissions_per_step": {"off": before, "replay": after}, "weights_sha256": off.digest,
         "modes": {run.mode: {"ops_per_step": run.ops_per_step, "host_us_per_step": run.host_us,
-                             "gpu_us_per_step": run.gpu_us, "accuracy": run.accuracy} for run in (off, record, replay)}
+                             "gpu_us_per_step": run.gpu_us, "accuracy": run.accuracy} for run in runs}
     }
     if options.results:
         keep(options.results, facts, text)
 
-    show("\nNext:")
-    for command, what in [
-            (f"{BUILD / 'bin/nimble-analyze'} {trace} --no-schedule", "what depends on what in a step; --why tells why"),
-            (f"{BUILD / 'bin/nimble'} --help", "all settings"),
-            (f"{BUILD / 'bin/nimble'} run -- your-program", "record your own; then analyze and replay as above"),
-            ("scripts/test", "run the tests"), ("scripts/bench", "what a launch costs under Nimble")]:
-        show(f"  {command:60} # {what}")
-    show(f"  open {trace} in https://ui.perfetto.dev")
+    show_next(trace)
     show(f"\ndemo: ok: {off.ops_per_step:.0f} ops per step, driver submissions {before:.1f} -> {after:.1f}, " +
          (f"driver calls (simulated) {off.driver_us:.1f} -> {replay.driver_us:.1f} us and " if device.simulated else
             f"host {off.host_us:.1f} -> {replay.host_us:.1f} us and ") +

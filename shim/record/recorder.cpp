@@ -259,31 +259,38 @@ bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) 
                     call.transfer.dst.address, allocated_, words);
 }
 
+// What it is given: its function, and the packed parameters, in `params`. Returns which of their words lead nowhere;
+// null if that is not known.
+const std::vector<std::uint32_t>* Recorder::keep_launch(Record& record, std::vector<std::uint8_t>& params) {
+  const Call& call = record.call;
+  const std::vector<std::uint32_t>* strays = nullptr;
+  const FunctionInfo& function = context_.function(call.launch.function);
+  record.function = &function;
+  if (function.params && (call.launch.kernel_params || call.launch.extra)) record.param_bytes = function.param_bytes;
+  if (record.param_bytes) {
+    params.resize(record.param_bytes);
+    if (pack_params(call, function, params.data())) {
+      strays = &strays_.of(function, params.data());
+      record.stray_count = static_cast<std::uint32_t>(strays->size());
+    } else {
+      record.function = nullptr;  // not reached by callers that follow the driver's rules
+      record.param_bytes = 0;
+    }
+  }
+  for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
+    record.attribute_count += meaningful(call.launch.attributes[i]);
+  if (function.proof)
+    for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
+  return strays;
+}
+
 void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
   const Call& call = record.call;
   Gathered& gathered = PerThread<Gathered>::get();
   if (call.has_stream) record.stream_kind = streams().kind(call.stream);
   record.context = context_of(call);
-  const std::vector<std::uint32_t>* strays = nullptr;
-  if (call.kind == CallKind::launch) {
-    const FunctionInfo& function = context_.function(call.launch.function);
-    record.function = &function;
-    if (function.params && (call.launch.kernel_params || call.launch.extra)) record.param_bytes = function.param_bytes;
-    if (record.param_bytes) {
-      gathered.params.resize(record.param_bytes);
-      if (pack_params(call, function, gathered.params.data())) {
-        strays = &strays_.of(function, gathered.params.data());
-        record.stray_count = static_cast<std::uint32_t>(strays->size());
-      } else {
-        record.function = nullptr;  // not reached by callers that follow the driver's rules
-        record.param_bytes = 0;
-      }
-    }
-    for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
-      record.attribute_count += meaningful(call.launch.attributes[i]);
-    if (function.proof)
-      for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
-  }
+  const std::vector<std::uint32_t>* const strays =
+      call.kind == CallKind::launch ? keep_launch(record, gathered.params) : nullptr;
   if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.memory.address, call.memory.size);
   GraphShare graph;
   if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.graph.exec);

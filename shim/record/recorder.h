@@ -73,6 +73,7 @@ class Recorder final : public CallSink {
   const char* kept_name(const char* name);
   // Fills in what the record holds beyond the call, and queues it.
   void keep(Record& record, const std::vector<TraceAccess>* seen);
+  const std::vector<std::uint32_t>* keep_launch(Record& record, std::vector<std::uint8_t>& params);
   void give_up(const char* why) noexcept;
   void give_up(const std::exception& error) noexcept;
   // Ends the recording while the program goes on: stops the observers, and lets calls pass.

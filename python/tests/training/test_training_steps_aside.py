@@ -47,6 +47,21 @@ def test_a_reentrant_checkpoint(backend):
     assert steps_aside(Net(), backend, "torch.autograd.grad cannot compute the gradients")
 
 
+def test_a_backward_that_is_not_implemented_says_so(backend):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(_ctx, x):
+            return x / 2
+
+        @staticmethod
+        def backward(_ctx, _grad):
+            raise NotImplementedError("no gradient of Half")
+
+    net = only(lambda self, x: Half.apply(self.last(x)), last=nn.Linear(4, 3))
+    with pytest.raises(NimbleError, match="torch.autograd.grad cannot compute the gradients: no gradient of Half"):
+        Nimble(net, backend=backend)(torch.randn(5, 4))
+
+
 def test_numbers_of_numpy(backend):
     numpy = pytest.importorskip("numpy")
     net = only(lambda self, x: self.last(x) * float(numpy.random.rand()), last=nn.Linear(4, 3))

@@ -125,11 +125,12 @@ CUresult AutoSink::told(const Call& call, CUresult result) noexcept {
 bool AutoSink::give_back(const Call& call) noexcept {
   const Phase phase = phase_.load(std::memory_order_acquire);
   if (phase == Phase::replaying) return replaying_.load(std::memory_order_acquire)->give_back(call);
-  if (phase != Phase::recording) return false;
   const Recordings::Use recording = recording_.use();
-  if (!recording || !recording->recorder.give_back(call)) return false;
-  stand_aside(kHostIsFull);
-  return true;
+  if (recording && (recording->recorder.give_back(call) || recording->is_broken())) {
+    stand_aside(kHostIsFull);
+    return true;
+  }
+  return gave_way_.exchange(false);  // it may have ended while the driver refused this call
 }
 
 void AutoSink::mark(bool begins, const char* name, std::uint32_t thread) noexcept {
@@ -243,9 +244,11 @@ void AutoSink::work(Recordings::Use recording) noexcept {
 void AutoSink::look_for_step(Recording& recording) {
   int more_looks = kLooksForOtherKinds;
   std::uint32_t refused = 0;
-  const auto broken = [&] { return recording.recorder.failed() && !recording.store->full(); };
   while (phase_.load(std::memory_order_acquire) == Phase::recording) {
-    if (broken()) return stand_aside("the recording cannot be kept");
+    if (recording.is_broken()) {
+      gave_way_ = true;
+      return stand_aside("the recording cannot be kept");
+    }
     const std::uint64_t calls = recording.recorder.calls();
     if (calls < recording.target && !recording.store->full()) {
       std::this_thread::sleep_for(kLookEvery);
@@ -253,7 +256,7 @@ void AutoSink::look_for_step(Recording& recording) {
     }
     // The recorder's own thread writes what has been pushed so far.
     const std::uint64_t pushed = recording.recorder.pushed();
-    while (recording.recorder.written() < pushed && !recording.store->full() && !broken() &&
+    while (recording.recorder.written() < pushed && !recording.store->full() && !recording.is_broken() &&
            phase_.load(std::memory_order_acquire) == Phase::recording)
       std::this_thread::sleep_for(kLookEvery);
     const bool last = recording.store->full();

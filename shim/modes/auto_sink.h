@@ -88,6 +88,9 @@ class AutoSink final : public CallSink {
   struct Recording {
     Recording(std::uint64_t limit_bytes, CallContext& context);
 
+    // Whether it has ended too early, for want of memory or threads.
+    bool is_broken() const { return recorder.failed() && !store->full(); }
+
     std::shared_ptr<TraceStore> store;
     Recorder recorder;
     std::atomic<std::uint64_t> target{kFirstLook};     // the number of calls at which to look next
@@ -128,6 +131,7 @@ class AutoSink final : public CallSink {
   IdleChecks idle_checks_{kIdleChecks};
   std::atomic<std::uint64_t> steps_marked_{0};
   std::atomic<bool> finished_{false};
+  std::atomic<bool> gave_way_{false};  // a recording has ended that was broken, and its memory is there again
   std::once_flag beliefs_told_;
   std::mutex aside_mutex_;  // held while the reason is logged: the process does not end in the middle of that
   LastMessage state_;       // of the recording, for the end

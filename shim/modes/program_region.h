@@ -35,6 +35,8 @@ class ProgramRegion {
  private:
   friend class RegionSink;
 
+  // Whether its recording has ended too early, for want of memory or threads.
+  bool is_broken() const { return recorder_->failed() && !store_->full(); }
   // Bytes of device memory that only it uses. Under the sink's lock.
   std::uint64_t bytes() const { return region_ ? region_->arena_bytes() : 0; }
 
@@ -51,6 +53,7 @@ class ProgramRegion {
   std::atomic<std::uint64_t> by_gate_{0};      // launches
   std::shared_ptr<TraceStore> store_;
   std::unique_ptr<Recorder> recorder_;
+  bool gave_way_ = false;  // its recording ended since memory was short
   std::vector<Call> earlier_;
   std::vector<RegionCall> calls_;
   // Since it was compiled, until its memory is needed elsewhere: changes under the lock of the sink and that of work_,

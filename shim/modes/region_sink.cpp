@@ -72,7 +72,10 @@ void RegionSink::after(const Call& call, CUresult result) noexcept try {
 
 bool RegionSink::give_back(const Call& call) noexcept try {
   ProgramRegion* const mine = t_region;
-  if (!mine || !mine->recorder_->give_back(call)) return give_graphs_back(call);
+  // Or it has ended while the driver refused this call.
+  const bool gives = mine && !mine->gave_way_ && (mine->recorder_->give_back(call) || mine->is_broken());
+  if (!gives) return give_graphs_back(call);
+  mine->gave_way_ = true;
   mine->becomes(ProgramRegion::State::refused, kHostIsFull);
   mine->store_->drop();
   return true;

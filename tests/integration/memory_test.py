@@ -198,7 +198,8 @@ class HostShortage(ProgramTest):
     def test_recordings_in_memory_give_it_back(self):
         steps = 40  # too few for a replay
         inject = f"cuMemsetD32Async:{steps // 4 + 2}:2"
-        for more, settings, said in (((), {"mode": "auto"}, "auto stops: the host's memory is full"),
+        # The recording's own thread may be the first to run out.
+        for more, settings, said in (((), {"mode": "auto"}, "auto stops: (the host's memory is full|the recording cannot be kept)"),
                                      (("region",), {"mode": "regions"}, "region: ")):
             for left in (64, -1):
                 with self.subTest(left=left, **settings):
@@ -209,7 +210,7 @@ class HostShortage(ProgramTest):
                         self.assertEqual(done.stdout, plain.stdout)
                     else:
                         self.assertEqual(done.stdout, self.run_full(left, *more, steps=steps).stdout)
-                        self.assertIn(said, done.stderr)
+                        self.assertRegex(done.stderr, said)
 
     def test_other_modes(self):
         plain = self.run_full(64)

@@ -25,6 +25,7 @@ from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCal
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.guards import switches
+from nimble.guards.tensor_words import TensorWords, place_layout
 from nimble.nesting import unless_others_prepare
 from nimble.objects.memory import storage_address
 from nimble.objects.plain import SCALARS, plain_key
@@ -34,9 +35,6 @@ _STALE = 4 * MOST_ADDRESSES  # calls of others, after which the least recently u
 
 Run = Callable[[List[Any]], Any]  # may empty the list
 Static = Callable[[Sequence[Any]], AbstractSet[int]]  # the numbers of static inputs, for the arguments of a first call
-# Takes a tenth of the time of a loop.
-_are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
-    torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 _MOST_MOVES = 4
 _BEFORE = "before it was prepared"
 _MOVES = "its weights move again and again"
@@ -70,14 +68,8 @@ class _Inputs:
         elif len(devices) > 1 or next(iter(devices)).type != device_type:
             self.why = self.why or f"it reads memory on {', '.join(sorted(map(str, devices)))}, not on one {device_type} device"
 
-    def addresses(self, arguments: Sequence[Any]) -> List[int]:
-        return [arguments[number].data_ptr() for number in self.static]
-
-    def are_at(self, arguments: List[Any], addresses: List[Optional[int]]) -> bool:
-        """Whether the static inputs have these addresses, by their numbers."""
-        if _are_at is not None:
-            return bool(_are_at(arguments, addresses, self.static))
-        return all(arguments[number].data_ptr() == addresses[number] for number in self.static)
+    def addresses(self, arguments: Sequence[Any]) -> Tuple[int, ...]:
+        return tuple([arguments[number].data_ptr() for number in self.static])
 
     def key(self, arguments: Sequence[Any]) -> Hashable:
         """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses."""
@@ -100,15 +92,16 @@ def _is_number(tensor: torch.Tensor) -> bool:
 class _Kind:
     """Calls of one kind, after the first.
 
-    calls: those that no trusted CUDA graph served; served: the others. addresses: of static inputs, by their numbers. began, used: the
-    numbers of its first and its last call among those of the traced graph."""
+    calls: those that no trusted CUDA graph served; served: the others. words: of its static inputs. began, used: the numbers of its
+    first and its last call among those of the traced graph. next: which may be served after it."""
 
     def __init__(self, began: int, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
                  effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key
-        self.addresses = [each.data_ptr() if number in inputs.static else None for number, each in enumerate(arguments)]
+        self.words = TensorWords(inputs.static, place_layout)
+        self.next = self
         self.effects = effects
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
@@ -203,10 +196,8 @@ class TracedGraph:
             inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
-        arguments = list(arguments)
-        key, kind = inputs.key(arguments), self._last
-        if kind is None or kind.key != key or not inputs.are_at(arguments, kind.addresses):
-            kind = self._kinds.get(key, {}).get(tuple(inputs.addresses(arguments)))
+        key, last = inputs.key(arguments), self._last
+        kind = self._kind_at(key, arguments) if last is None or last.next.key != key or not last.next.words.are_same(arguments) else last.next
         if isinstance(kind, str):
             return self._run_as_traced(kind, arguments)
         if kind is not None:
@@ -219,6 +210,8 @@ class TracedGraph:
                     self.served += 1
                     kind.served += 1
                     kind.used = self._calls
+                    if last is not None:
+                        last.next = kind
                     self._last = kind
                     return kind.returned(made, arguments)
         if not self._advancing.acquire(blocking=False):
@@ -230,6 +223,14 @@ class TracedGraph:
                 return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, arguments)
         finally:
             self._advancing.release()
+
+    def _kind_at(self, key: Hashable, arguments: Sequence[Any]) -> "_Kind | str | None":
+        """The kind of call, by where the static inputs are now."""
+        assert self._inputs is not None
+        kind = self._kinds.get(key, {}).get(self._inputs.addresses(arguments))
+        if isinstance(kind, _Kind) and not kind.words.are_same(arguments):
+            kind.words.read(arguments)
+        return kind
 
     def static_memory(self) -> "FrozenSet[int]":
         """The addresses of the storages of static inputs, of calls so far."""
@@ -279,7 +280,7 @@ class TracedGraph:
                     return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
             kind = str(error) or type(error).__name__
-        self._kinds.setdefault(key, {})[tuple(inputs.addresses(arguments))] = kind
+        self._kinds.setdefault(key, {})[inputs.addresses(arguments)] = kind
         return outputs
 
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
@@ -309,9 +310,11 @@ class TracedGraph:
             self._remove(each)
 
     def _remove(self, kind: _Kind) -> None:
-        if self._last is kind:
-            self._last = None
+        self._last = None  # which it may follow
         kind.call.let_go()
+        for each in _all(self._kinds):
+            if each.next is kind:
+                each.next = each
         kinds = self._kinds[kind.key]
         for addresses in [addresses for addresses, each in kinds.items() if each is kind]:
             del kinds[addresses]

@@ -1,4 +1,4 @@
-"""Quickly compares tensors' metadata: shapes, strides, dtypes, and which require gradients. Values do not matter.
+"""Quickly compares tensors' metadata: shapes, strides, dtypes, which require gradients, and where they lie. Values do not matter.
 
 A Metadata only reads, except for the checks that it caches; so not by two threads at once."""
 
@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 import torch
 
+from nimble.guards.tensor_words import TensorWords, metadata_layout
 from nimble.objects.memory import unique
 
 _requires_grad = attrgetter("requires_grad")
@@ -60,10 +61,12 @@ def grad_dtypes(leaves: Iterable[torch.Tensor]) -> List[Any]:
 
 class Metadata:
     """Shapes, strides and dtypes of tensors, which it holds, and which of them require gradients: kernels depend on that even where
-    no gradients are computed (torch.matmul). trains: also the dtypes of gradients."""
+    no gradients are computed (torch.matmul). trains: also the dtypes of gradients. have_places: also their addresses."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False, have_places: bool = False) -> None:
         self._tensors = unique(tensors)
+        self._placed = self._tensors if have_places else []
+        self._words = TensorWords(range(len(self._tensors)), metadata_layout)
         self._wanting = [t for t in self._tensors if t.requires_grad]
         self._others = [t for t in self._tensors if not t.requires_grad]
         self._leaves = [t for t in self._wanting if t.is_leaf] if trains else []
@@ -75,6 +78,7 @@ class Metadata:
     def look(self) -> List[Any]:
         """What is compared, in the order of _METADATA."""
         return [
+            list(map(torch.Tensor.data_ptr, self._placed)),
             list(map(torch.Tensor.stride, self._tensors)),
             list(map(_shape, self._tensors)),
             list(map(_dtype, self._tensors)),
@@ -88,13 +92,16 @@ class Metadata:
             return None
         if self._leaves and grad_dtypes(self._leaves) != self._grad_dtypes:
             return "a parameter has another grad_dtype"
-        for check in self._checks:
-            if check(*self._tensors):
-                return None
-        for text, now, before in zip(_METADATA, self.look(), self._seen):
-            if now != before:
-                return text
-        self._add_check()
+        if self._words.are_same(self._tensors):
+            return None
+        if list(map(torch.Tensor.data_ptr, self._placed)) != self._seen[0]:
+            return _METADATA[0]
+        if not any(check(*self._tensors) for check in self._checks):
+            for text, now, before in zip(_METADATA, self.look(), self._seen):
+                if now != before:
+                    return text
+            self._add_check()
+        self._words.read(self._tensors)
         return None
 
     def _add_check(self) -> None:
@@ -104,6 +111,6 @@ class Metadata:
             self._checks.append(check)
 
 
-_METADATA = ("a parameter or buffer has other strides", "a parameter or buffer has another shape",
+_METADATA = ("a parameter or buffer has other storage", "a parameter or buffer has other strides", "a parameter or buffer has another shape",
              "a parameter or buffer has another dtype", "a parameter no longer requires gradients",
              "a parameter or buffer now requires gradients")

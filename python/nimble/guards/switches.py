@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 import torch
 from torch.autograd import forward_ad as _forward_ad
 
+from nimble import native
+
 # A switch is anything that torch._C can get and set by functions of one name, which includes switches of later releases. The
 # setters for attention have different names, and two switches have no setter.
 _ATTENTION = "_sdp_enabled"
@@ -117,7 +119,7 @@ def _of_python() -> "List[Callable[[], Any]]":
     return [functools.partial(space.get, name) for space, name in places if name in space]
 
 
-_GET += _of_python()
+_GET += [*_of_python(), lambda: _default_device()[1] if _FUNCTION_MODES() else None]
 
 
 def state() -> "Tuple[Hashable, ...]":
@@ -137,10 +139,9 @@ _last: "Tuple[List[Any], Kernels]" = [], Kernels()
 def kernels() -> Kernels:
     """state() without the modes of gradients, which are in the signature where they matter."""
     global _last
-    values = [get() for get in _GET]
-    values.append(_default_device()[1])
     before, found = _last
-    if values != before:
+    if not native.all_equal(_GET, before):
+        values = [get() for get in _GET]
         found = _known.setdefault(tuple([tuple(value) if type(value) is list else value for value in values]), Kernels())
         _last = values, found
     return found

@@ -7,14 +7,18 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 import nimble  # noqa: E402
+from nimble import native  # noqa: E402
 from nimble.guards import metadata  # noqa: E402
 from nimble.guards.metadata import Metadata  # noqa: E402
 from nimble.guards.module_guard import ModuleGuard  # noqa: E402
 from step_programs import mlp, same, sgd, update  # noqa: E402
 
 
-@pytest.fixture(params=["quick", "slow"])
+@pytest.fixture(params=["words", "quick", "slow"])
 def way(request, monkeypatch):
+    if request.param == "words":
+        return
+    monkeypatch.setattr(native, "watched", lambda *_: None)
     if request.param == "slow":
         monkeypatch.setattr(metadata, "_tensor_guards", None)
     elif metadata._tensor_guards is None:
@@ -84,7 +88,8 @@ def test_who_wants_gradients_counts(way, trains):
     assert "no longer requires gradients" in guard.difference()
 
 
-def test_it_is_quick_again_in_another_mode():
+def test_it_is_quick_again_in_another_mode(monkeypatch):
+    monkeypatch.setattr(native, "watched", lambda *_: None)
     if metadata._tensor_guards is None:
         pytest.skip("this PyTorch cannot")
     tensors = [torch.ones(2, 3), torch.ones(4)]

@@ -5,6 +5,15 @@
 
 namespace nimble::python {
 
+namespace {
+
+bool is_pointer(const std::vector<Block>& blocks, std::size_t parent, std::uint32_t at) {
+  return std::any_of(blocks.begin() + 1, blocks.end(),
+                     [=](const Block& block) { return block.parent == parent && block.at == at; });
+}
+
+}  // namespace
+
 ChainedWords::ChainedWords(const std::vector<Block>& blocks) : layout_(blocks), blocks_(blocks.size()) {
   if (blocks.empty() || blocks.size() > kMostBlocks) throw std::invalid_argument("too few or too many blocks");
   std::uint32_t end = 0;
@@ -21,6 +30,8 @@ ChainedWords::ChainedWords(const std::vector<Block>& blocks) : layout_(blocks), 
       Step step{.block = number};
       for (std::size_t i = 0; i < kWords; ++i)
         step.offsets[i] = block.offsets[std::min(first + i, block.offsets.size() - 1)];
+      for (std::size_t i = 0; i < kWords; ++i)
+        step.without_pointers[i] = is_pointer(blocks, number, step.offsets[i]) ? 0 : ~std::uint64_t{0};
       steps_.push_back(step);
     }
     end = std::max(end, *std::max_element(block.offsets.begin(), block.offsets.end()));
@@ -30,12 +41,9 @@ ChainedWords::ChainedWords(const std::vector<Block>& blocks) : layout_(blocks), 
 }
 
 void ChainedWords::add(const void* object) {
-  std::array<const char*, kMostBlocks> bases{};
+  std::array<const char*, kMostBlocks> bases{static_cast<const char*>(object)};
   for (std::size_t number = 0; number < blocks_; ++number) {
-    const Block& block = layout_[number];
-    const auto* base = number == 0 ? static_cast<const char*>(object)
-                                   : reinterpret_cast<const char*>(word(bases[block.parent], block.at));
-    bases[number] = base != nullptr ? base : reinterpret_cast<const char*>(nothing_.data());
+    if (number > 0) bases[number] = base_of(number, bases);
     entries_.push_back(reinterpret_cast<std::uintptr_t>(bases[number]));
   }
   for (const Step& step : steps_)

@@ -52,6 +52,23 @@ class ChainedWords {
     return true;
   }
 
+  // Whether an object that is alive leads to the same words as object `number` did, by pointers of its own. What the
+  // first block compares has to ensure that these are pointers.
+  bool is_alike(std::size_t number, const void* object) const {
+    const std::uint64_t* words = entries_.data() + number * stride_ + blocks_;
+    std::array<const char*, kMostBlocks> bases{static_cast<const char*>(object)};
+    for (const Step& step : steps_) {
+      const char*& base = bases[step.block];
+      if (base == nullptr) base = base_of(step.block, bases);
+      std::uint64_t different = 0;
+      for (std::size_t i = 0; i < kWords; ++i)
+        different |= (word(base, step.offsets[i]) ^ words[i]) & step.without_pointers[i];
+      if (different != 0) return false;
+      words += kWords;
+    }
+    return true;
+  }
+
   // Has the processor fetch what is_same(number, ...) will read. Any number.
   void prefetch(std::size_t number) const {
     if (number >= count_) return;
@@ -68,7 +85,14 @@ class ChainedWords {
   struct Step {
     std::size_t block = 0;
     std::array<std::uint32_t, kWords> offsets{};
+    std::array<std::uint64_t, kWords> without_pointers{};  // all bits, but none of a pointer to another block
   };
+
+  // Where a block other than the first begins, or what stands in for it, by what its parent leads to.
+  const char* base_of(std::size_t block, const std::array<const char*, kMostBlocks>& bases) const {
+    const auto* base = reinterpret_cast<const char*>(word(bases[layout_[block].parent], layout_[block].at));
+    return base != nullptr ? base : reinterpret_cast<const char*>(nothing_.data());
+  }
 
   static std::uint64_t word(const char* base, std::uint32_t offset) {
     std::uint64_t value;

@@ -15,7 +15,7 @@
 namespace nimble::python {
 namespace {
 
-constexpr int kInterface = 1;  // raised with each change of what Python calls; nimble.objects.native wants the same
+constexpr int kInterface = 2;  // raised with each change of what Python calls; nimble.objects.native wants the same
 
 struct Released {
   void operator()(PyObject* object) const { Py_XDECREF(object); }
@@ -141,34 +141,41 @@ void free_watched(PyObject* self) {
 constexpr std::size_t kAhead = 8;  // objects; what they lead to lies anywhere
 
 // `at(number)` is the object at a number that is less than `size`.
-template <class At>
-bool are_same(const Watched& watched, std::size_t size, At at) {
+template <bool kThemselves, class At>
+bool all_fit(const Watched& watched, std::size_t size, At at) {
   for (std::size_t i = 0; i < watched.numbers.size(); ++i) {
-    watched.words.prefetch(i + kAhead);
-    if (watched.numbers[i] >= size || !watched.words.is_same(i, at(watched.numbers[i]))) return false;
+    if (watched.numbers[i] >= size) return false;
+    const void* object = at(watched.numbers[i]);
+    if (kThemselves) watched.words.prefetch(i + kAhead);
+    if (kThemselves ? !watched.words.is_same(i, object) : !watched.words.is_alike(i, object)) return false;
   }
   return true;
 }
 
-PyObject* watched_are_same(PyObject* self, PyObject* objects) {
+template <bool kThemselves>
+PyObject* compare(PyObject* self, PyObject* objects) {
   const Watched& watched = *watched_of(self);
-  bool same = false;
+  bool fit = false;
   if (PyTuple_Check(objects) && tuple_items_at != 0) {
     const PyObject* const* items = items_of(objects);
-    same =
-        are_same(watched, static_cast<std::size_t>(PyTuple_Size(objects)), [items](std::size_t i) { return items[i]; });
+    fit = all_fit<kThemselves>(watched, static_cast<std::size_t>(PyTuple_Size(objects)),
+                               [items](std::size_t i) { return items[i]; });
   } else if (PyList_Check(objects)) {
-    same = are_same(watched, static_cast<std::size_t>(PyList_Size(objects)),
-                    [objects](std::size_t i) { return PyList_GetItem(objects, static_cast<Py_ssize_t>(i)); });
+    fit = all_fit<kThemselves>(watched, static_cast<std::size_t>(PyList_Size(objects)), [objects](std::size_t i) {
+      return PyList_GetItem(objects, static_cast<Py_ssize_t>(i));
+    });
   } else {
     PyErr_SetString(PyExc_TypeError, "a tuple or a list is needed");
     return nullptr;
   }
-  return PyBool_FromLong(same);
+  return PyBool_FromLong(fit);
 }
 
 PyMethodDef watched_methods[] = {
-    {"are_same", watched_are_same, METH_O,
+    {"are_alike", compare<false>, METH_O,
+     "Whether these objects at the numbers watched lead to such words, by pointers of their own. Their classes must be "
+     "among the words."},
+    {"are_same", compare<true>, METH_O,
      "Whether these objects, a tuple or a list, are at the numbers watched the same ones, and lead to the same words. "
      "Those that are "
      "compared must be of the classes of those watched, or the words of their classes be among these."},

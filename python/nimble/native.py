@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from nimble.launcher import libraries
 
-_INTERFACE = 1  # that of python/native/module.cpp
+_INTERFACE = 2  # that of python/native/module.cpp
 
 
 def _loaded() -> Any:
@@ -33,11 +33,15 @@ def _loaded() -> Any:
 module: Any = _loaded()
 
 
-def watched(blocks: Sequence[Tuple[int, int, Tuple[int, ...]]], objects: Sequence[Any],
-            numbers: Sequence[int]) -> "Optional[Callable[[Sequence[Any]], bool]]":
+def watched(blocks: Sequence[Tuple[int, int, Tuple[int, ...]]], objects: Sequence[Any], numbers: Sequence[int],
+            themselves: bool = True) -> "Optional[Callable[[Sequence[Any]], bool]]":
     """A function that says whether objects, a tuple or a list, are the same ones at these numbers, and lead to the same words in
-    memory: python/native/chained_words.h. It holds no object. None without nimble_native."""
-    return module.Watched(blocks, objects, numbers).are_same if module is not None else None
+    memory: python/native/chained_words.h. themselves: else others do, too, that lead to equal words except for pointers. It holds no
+    object. None without nimble_native."""
+    if module is None:
+        return None
+    made = module.Watched(blocks, objects, numbers)
+    return made.are_same if themselves else made.are_alike  # type: ignore[no-any-return]
 
 
 def _all_equal(functions: "List[Callable[[], Any]]", values: List[Any]) -> bool:

@@ -13,7 +13,7 @@ import weakref
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from types import FunctionType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.modules import module as _module
@@ -23,7 +23,8 @@ from nimble.errors import NimbleError
 from nimble.guards.dictionaries import Classes
 from nimble.guards.guard import Guard
 from nimble.guards.host_values import host_key
-from nimble.guards.metadata import grad_dtypes, metadata_check
+from nimble.guards.metadata import grad_dtypes
+from nimble.guards.tensor_words import TensorWords, metadata_layout
 from nimble.objects.libraries import bases_of
 from nimble.objects.memory import weakly
 from nimble.objects.plain import is_constant, is_plain
@@ -85,16 +86,13 @@ class TracedModuleGuard(Guard):
         self._getters_outside = [((space if isinstance(space, dict) else vars(space)).get, name)
                                  for space, name in (*traced.places, *_patched(torchs, traced))]
         tensors = self._tensors_now(registries)
-        first = {id(t): number for number, t in reversed(list(enumerate(tensors)))}
-        self._each_once = _several(sorted(first.values()))
         self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
         values = self._values_now(dicts, self._attributes_now(tensors))
         others, are_all = self._others_of(values, tensors)
         # The owner checks where the module's own tensors lie.
         self.reads_own_memory_alone = are_all and not others
         self._compares_grad = trains or torch.is_grad_enabled()
-        self._metadata = self._metadata_of(tensors)
-        self._has_metadata = metadata_check(self._each_once(tensors))
+        self._tensors = TensorWords(metadata_layout, range(len(tensors)), self._tensors_look, tensors)
         if self._compares_grad and not trains and any(t.requires_grad for t in others):
             raise NimbleError("a tensor that it finds elsewhere requires gradients")
         if has_hooks(dicts, trains):
@@ -184,8 +182,7 @@ class TracedModuleGuard(Guard):
             are_same = all(map(is_, chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]), self._plain))
             attributes = self._attributes_now(tensors)
             values = self._values_now(dicts, attributes)
-            each_once = self._each_once(tensors)
-        except (KeyError, IndexError):
+        except KeyError:
             return None
         return (
             list(map(type, modules)),
@@ -198,18 +195,18 @@ class TracedModuleGuard(Guard):
             list(map(len, dicts)),
             [_ids(attributes), *map(tuple, attributes)] if attributes else None,
             self._snapshot.is_same(values),
-            list(map(torch.Tensor.data_ptr, tensors)),
-            # The quick check also fails under other modes of PyTorch.
-            self._has_metadata is not None and self._has_metadata(*each_once) or self._metadata_of(tensors) == self._metadata,
+            *(self._tensors.seen if self._tensors.are_same(tensors) else self._tensors_look(tensors)),
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
             self._torchs.are_same(),
             grad_dtypes(t for t in tensors if t.is_leaf) if self._trains else [],
         )
 
-    def _metadata_of(self, tensors: List[torch.Tensor]) -> "Tuple[List[Any], ...]":
-        return (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
-                list(map(_requires_grad, tensors)) if self._compares_grad else [])
+    def _tensors_look(self, tensors: Sequence[torch.Tensor]) -> "Tuple[List[Any], Tuple[List[Any], ...]]":
+        """Addresses, and what else kernels depend on."""
+        return (list(map(torch.Tensor.data_ptr, tensors)),
+                (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
+                 list(map(_requires_grad, tensors)) if self._compares_grad else []))
 
     def difference(self) -> Optional[str]:
         now = self._look()

@@ -76,7 +76,7 @@ class GraphedCall:
 
     def is_at(self, static: Sequence[Any]) -> bool:
         """Whether the static arguments have the graph's addresses."""
-        return self._addresses is not None and self._addresses.are_of(static)
+        return self._addresses is not None and self._addresses.are_same(static)
 
     def advance(self, static: List[Any], others: List[Any]) -> Any:
         """Prepares or compares with a call that no trusted graph serves. Returns what the function returns, or WITHOUT if it was not
@@ -125,7 +125,7 @@ class GraphedCall:
         began = time.perf_counter()
         with torch.no_grad():
             graph = prepare(module, call, engine.backend, engine.options, is_compared=False)
-        graph.forget_module()  # the arguments are checked at each call
+        graph.forget_module(may_run_ahead=True)  # the arguments are checked at each call, and the function keeps what else it reads
         if not engine.has_room(device):
             graph.close()
             raise ValueError("with its graph too little of the GPU's memory would be free")

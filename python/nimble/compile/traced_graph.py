@@ -25,7 +25,7 @@ from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCal
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.guards import switches
-from nimble.guards.tensor_words import TensorWords, place_layout
+from nimble.guards.tensor_words import Addresses, TensorWords, shape_layout
 from nimble.nesting import unless_others_prepare
 from nimble.objects.memory import storage_address
 from nimble.objects.plain import SCALARS, plain_key
@@ -71,17 +71,20 @@ class _Inputs:
     def addresses(self, arguments: Sequence[Any]) -> Tuple[int, ...]:
         return tuple([arguments[number].data_ptr() for number in self.static])
 
-    def key(self, arguments: Sequence[Any]) -> Hashable:
+    def given(self, arguments: Sequence[Any]) -> List[Any]:
+        """Those that are copied."""
+        return [arguments[number] for number in self.copied]
+
+    def key(self, arguments: Sequence[Any]) -> Tuple[switches.Kernels, Hashable, Hashable]:
         """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses."""
-        parts: List[Hashable] = [switches.kernels()]
-        for number in self.copied:
-            each = arguments[number]
-            parts.append((each.shape, each.stride(), each.dtype))
-        for number in self.plain:
-            parts.append(plain_key(arguments[number]))
-        for number in self.scalars:
-            parts.append((arguments[number].dtype, plain_key(arguments[number].item())))
-        return tuple(parts)
+        return switches.kernels(), self.shapes(arguments), self.values(arguments)
+
+    def shapes(self, arguments: Sequence[Any]) -> Hashable:
+        return tuple([(each.shape, each.stride(), each.dtype) for each in self.given(arguments)])
+
+    def values(self, arguments: Sequence[Any]) -> Hashable:
+        return (*[plain_key(arguments[number]) for number in self.plain],
+                *[(arguments[number].dtype, plain_key(arguments[number].item())) for number in self.scalars])
 
 
 def _is_number(tensor: torch.Tensor) -> bool:
@@ -92,16 +95,17 @@ def _is_number(tensor: torch.Tensor) -> bool:
 class _Kind:
     """Calls of one kind, after the first.
 
-    calls: those that no trusted CUDA graph served; served: the others. words: of its static inputs. began, used: the numbers of its
-    first and its last call among those of the traced graph. next: which may be served after it."""
+    calls: those that no trusted CUDA graph served; served: the others. began, used: the numbers of its first and its last call among
+    those of the traced graph. next: the kind of the call after its last one."""
 
-    def __init__(self, began: int, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
+    def __init__(self, began: int, key: Tuple[switches.Kernels, Hashable, Hashable], inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
                  effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key
-        self.words = TensorWords(inputs.static, place_layout)
         self.next = self
+        self._static, self._first = Addresses(arguments, inputs.static), Addresses(arguments, inputs.static[:1])
+        self._shapes = TensorWords(shape_layout, inputs.copied, inputs.shapes, arguments)
         self.effects = effects
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
@@ -117,7 +121,17 @@ class _Kind:
         return [arguments[number] for number in self._inputs.static]
 
     def others(self, arguments: Sequence[Any]) -> List[Any]:
-        return [arguments[number] for number in self._inputs.copied]
+        return self._inputs.given(arguments)
+
+    def is_likely(self, arguments: Sequence[Any]) -> bool:
+        """Whether a call is of this kind if is_still() says so, too."""
+        values = self.key[2]
+        return (self._first.are_same(arguments) and self._shapes.are_same(arguments)
+                and (not values or self._inputs.values(arguments) == values))
+
+    def is_still(self, arguments: Sequence[Any]) -> bool:
+        """Whether the static inputs are where they were, and PyTorch has the same switches."""
+        return self._static.are_same(arguments) and switches.kernels() is self.key[0]
 
     def seconds_saved(self) -> float:
         """By its CUDA graph, in all, less what preparing it has taken."""
@@ -128,7 +142,7 @@ class _Kind:
     def is_apart(self, arguments: Sequence[Any]) -> bool:
         """Whether no argument that a CUDA graph copies shares memory with others, where that matters."""
         graph = self.call.graph
-        if not self.effects.any() and (graph is None or not graph.writes):
+        if not self.effects.any and (graph is None or not graph.writes):
             return True
         return are_apart(arguments, self._inputs.copied, self.static_memory)
 
@@ -196,24 +210,21 @@ class TracedGraph:
             inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
-        key, last = inputs.key(arguments), self._last
-        kind = self._kind_at(key, arguments) if last is None or last.next.key != key or not last.next.words.are_same(arguments) else last.next
+        last = self._last
+        if last is not None and last.next.is_likely(arguments) and last.next.is_apart(arguments):
+            outputs = self._served(last.next, arguments, is_sure=False)
+            if outputs is not CHANGED:
+                return outputs
+        key = inputs.key(arguments)
+        kind = self._kinds.get(key, {}).get(inputs.addresses(arguments))
         if isinstance(kind, str):
             return self._run_as_traced(kind, arguments)
         if kind is not None:
             if not kind.is_apart(arguments):
                 return self._run_as_traced("its arguments share memory", arguments)
-            graph = kind.call.graph
-            if graph is not None and kind.call.is_trusted:
-                made = graph.run(kind.others(arguments), False)
-                if made is not CHANGED:
-                    self.served += 1
-                    kind.served += 1
-                    kind.used = self._calls
-                    if last is not None:
-                        last.next = kind
-                    self._last = kind
-                    return kind.returned(made, arguments)
+            outputs = self._served(kind, arguments, is_sure=True)
+            if outputs is not CHANGED:
+                return outputs
         if not self._advancing.acquire(blocking=False):
             return self._run_as_traced("while another thread prepared it", arguments)
         try:
@@ -224,13 +235,22 @@ class TracedGraph:
         finally:
             self._advancing.release()
 
-    def _kind_at(self, key: Hashable, arguments: Sequence[Any]) -> "_Kind | str | None":
-        """The kind of call, by where the static inputs are now."""
-        assert self._inputs is not None
-        kind = self._kinds.get(key, {}).get(self._inputs.addresses(arguments))
-        if isinstance(kind, _Kind) and not kind.words.are_same(arguments):
-            kind.words.read(arguments)
-        return kind
+    def _served(self, kind: _Kind, arguments: Sequence[Any], is_sure: bool) -> Any:
+        """The outputs of a call of the kind; CHANGED where no CUDA graph serves it. Unless it `is_sure` that the call is of the kind, a
+        CUDA graph that writes to its own memory only is launched before that is checked."""
+        graph = kind.call.graph
+        if graph is None or not kind.call.is_trusted:
+            return CHANGED
+        made = graph.run(kind.others(arguments), False, None if is_sure else lambda: kind.is_still(arguments))
+        if made is CHANGED:
+            return CHANGED
+        self.served += 1
+        kind.served += 1
+        kind.used = self._calls
+        if self._last is not None:
+            self._last.next = kind
+        self._last = kind
+        return kind.returned(made, arguments)
 
     def static_memory(self) -> "FrozenSet[int]":
         """The addresses of the storages of static inputs, of calls so far."""

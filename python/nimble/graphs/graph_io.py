@@ -77,10 +77,10 @@ class Input:
 
     def __init__(self, number: int, like: torch.Tensor, trains: bool = False) -> None:
         self.number = number
-        self._repeats = repeats_of(like)
-        source = once(like.detach(), self._repeats)
+        self.repeats = repeats_of(like)
+        source = once(like.detach(), self.repeats)
         self.memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
-        self.tensor = self.memory.expand(like.shape) if self._repeats else self.memory
+        self.tensor = self.memory.expand(like.shape) if self.repeats else self.memory
         if trains or like.requires_grad:
             self.tensor = self.tensor.data.requires_grad_(like.requires_grad)
         if type(like) is torch.nn.Parameter:
@@ -91,7 +91,7 @@ class Input:
     def take(self, tensor: torch.Tensor) -> None:
         if tensor is not self.tensor:
             source = tensor.detach() if tensor.requires_grad else tensor
-            self.memory.copy_(once(source, self._repeats) if self._repeats else source, non_blocking=True)
+            self.memory.copy_(once(source, self.repeats) if self.repeats else source, non_blocking=True)
 
 
 class InputCopier:
@@ -100,6 +100,9 @@ class InputCopier:
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._places = [(each, each.number, each.tensor) for each in inputs]
+        self._together: Optional[List[torch.Tensor]] = None  # that one call copies to
+        if len(inputs) > 1 and not any(each.repeats for each in inputs) and hasattr(torch, "_foreach_copy_"):
+            self._together = [each.memory for each in inputs]
         ranges = sorted((i.memory.data_ptr(), i.memory.data_ptr() + extent(i.memory)) for i in inputs if i.memory.numel() > 0)
         self._begins, self._ends = [begin for begin, _ in ranges], [end for _, end in ranges]
         self._first, self._end = (ranges[0][0], ranges[-1][1]) if len(ranges) > 1 else (0, 0)  # alone, it can only be all of it
@@ -111,6 +114,10 @@ class InputCopier:
             if given is not mine and first <= given.data_ptr() < end:
                 leaves = [self._apart(leaf) for leaf in leaves]
                 break
+        if self._together is not None and all([leaves[number] is not mine for _, number, mine in self._places]):
+            given = [leaves[number] for _, number, _ in self._places]
+            torch._foreach_copy_(self._together, [t.detach() if t.requires_grad else t for t in given], non_blocking=True)
+            return
         for each, number, _ in self._places:
             each.take(leaves[number])
 

@@ -27,50 +27,42 @@ _Blocks = Tuple[Tuple[int, int, Tuple[int, ...]], ...]
 _Same = Callable[[Sequence[Any]], bool]
 
 
-class Addresses:
-    """Where some of a call's arguments lie, by their numbers: tensors."""
-
-    def __init__(self, arguments: Sequence[Any], numbers: Sequence[int]) -> None:
-        self._numbers = numbers
-        self._addresses = self._now(arguments)
-        self._words = TensorWords(numbers, place_layout)
-
-    def are_of(self, arguments: Sequence[Any]) -> bool:
-        """Whether the tensors at these numbers lie there, too."""
-        if self._words.are_same(arguments):
-            return True
-        if self._now(arguments) != self._addresses:
-            return False
-        self._words.read(arguments)
-        return True
-
-    def _now(self, arguments: Sequence[Any]) -> List[int]:
-        return [arguments[number].data_ptr() for number in self._numbers]
-
-
 class TensorWords:
-    """The words of tensors at some numbers, as they were when their owner last knew the tensors to be as it wants them. Words that change
-    all the time are given up. layout: place_layout or metadata_layout."""
+    """What a look at tensors found, those at some numbers of a sequence, and their words at that time. Words that change all the time are
+    given up. layout: place_layout, metadata_layout or shape_layout, of all that the look depends on. seen: what it found."""
 
-    def __init__(self, numbers: Sequence[int], layout: "Callable[[], Optional[_Blocks]]") -> None:
-        self._numbers, self._layout = numbers, layout
-        self._are_same: Optional[_Same] = None
+    def __init__(self, layout: "Callable[[], Optional[_Blocks]]", numbers: Sequence[int], look: "Callable[[Sequence[Any]], Any]",
+                 tensors: Sequence[Any]) -> None:
+        self._layout, self._numbers, self._look = layout, numbers, look
+        self.seen = look(tensors)
+        self._words: Optional[_Same] = None
         self._misses = 0
 
     def are_same(self, tensors: Sequence[Any]) -> bool:
-        """Whether they are surely as they were: False also where that is not known."""
-        are_same = self._are_same
-        if are_same is None or not are_same(tensors):
+        """Whether a look would find the same: it is only taken where the words have changed."""
+        words = self._words
+        if words is not None and words(tensors):
+            self._misses = 0
+            return True
+        words = self._read(tensors)  # before the look: what another thread changes after it has to show
+        if self._look(tensors) != self.seen:
             return False
-        self._misses = 0
+        self._words = words
         return True
 
-    def read(self, tensors: Sequence[Any]) -> None:
-        """Called where the tensors are as wanted, in a look that has just ended."""
+    def _read(self, tensors: Sequence[Any]) -> Optional[_Same]:
         self._misses += 1
         blocks = self._layout() if self._misses <= _MOST_MISSES else None
-        can_be_read = blocks is not None and all(_has_words(tensors[number]) for number in self._numbers)
-        self._are_same = native.watched(blocks, tensors, self._numbers) if can_be_read and blocks is not None else None
+        if blocks is None or not all(_has_words(tensors[number]) for number in self._numbers):
+            return None
+        return native.watched(blocks, tensors, self._numbers, self._layout is not shape_layout)
+
+
+class Addresses(TensorWords):
+    """Where some of a call's arguments lie, by their numbers: tensors."""
+
+    def __init__(self, arguments: Sequence[Any], numbers: Sequence[int]) -> None:
+        super().__init__(place_layout, numbers, lambda tensors: [tensors[number].data_ptr() for number in numbers], arguments)
 
 
 def _has_words(tensor: Any) -> bool:
@@ -87,16 +79,22 @@ def metadata_layout() -> "Optional[_Blocks]":
     return _layouts()[1]
 
 
+def shape_layout() -> "Optional[_Blocks]":
+    """The words that shapes, strides and dtypes depend on, of any tensors."""
+    return _layouts()[2]
+
+
 @functools.lru_cache(maxsize=1)
-def _layouts() -> "Tuple[Optional[_Blocks], Optional[_Blocks]]":
+def _layouts() -> "Tuple[Optional[_Blocks], Optional[_Blocks], Optional[_Blocks]]":
     if native.module is None or sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return None, None
+        return None, None, None
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            place, metadata = _found()
-            return (place if tells(place, _MOVES) else None), (metadata if tells(metadata, _MOVES + _CHANGES) else None)
+            place, metadata, shapes = _found()
+            return (place if tells(place, _MOVES) else None, metadata if tells(metadata, _MOVES + _SHAPES + _GRADIENTS) else None,
+                    shapes if tells(shapes, _SHAPES, themselves=False) else None)
     except Exception:
-        return None, None
+        return None, None, None
 
 
 def _words(at: int, size: int) -> List[int]:
@@ -115,7 +113,7 @@ def _place_of(words: List[int], value: int) -> int:
     return 8 * words.index(value)
 
 
-def _found() -> Tuple[_Blocks, _Blocks]:
+def _found() -> Tuple[_Blocks, _Blocks, _Blocks]:
     """Raises where PyTorch's tensors are not as they are known to be."""
     one = torch.empty(4093, device="cpu").as_strided((7, 11), (13, 1), 1951)
     in_object, in_tensor = _words(id(one), type(one).__basicsize__), _allocated(one._cdata)
@@ -124,11 +122,12 @@ def _found() -> Tuple[_Blocks, _Blocks]:
     (dtype,) = _changed(_of_dtype)
     place = {storage, _place_of(in_tensor, 1951), _place_of(in_tensor, 77), dtype}
     (autograd,) = _changed(torch.Tensor.requires_grad_)
-    metadata = place.union({autograd}, *map(_changed, _CHANGES)) - {_COUNTS_AT}
-    of_autograd = {offset for change in (_wants_none, _has_history) for offset in _changed(change, autograd)}
-    blocks = (0, 0, (_CLASS_AT, tensor)), (1, storage, (data, data + 8, data + 16))  # address, context and deleter
-    return ((blocks[0], (0, tensor, tuple(sorted(place))), blocks[1]),
-            (blocks[0], (0, tensor, tuple(sorted(metadata))), blocks[1], (1, autograd, tuple(sorted(of_autograd)))))
+    shapes = set().union(*map(_changed, _SHAPES)) - {_COUNTS_AT}
+    of_autograd = {offset for change in _GRADIENTS for offset in _changed(change, autograd)}
+    of_object, of_storage = (0, 0, (_CLASS_AT, tensor)), (1, storage, (data, data + 8, data + 16))  # address, context and deleter
+    of_place, of_metadata, of_shapes = ((0, tensor, tuple(sorted(each))) for each in (place, place | shapes | {autograd}, shapes))
+    return ((of_object, of_place, of_storage), (of_object, of_metadata, of_storage, (1, autograd, tuple(sorted(of_autograd)))),
+            (of_object, of_shapes))
 
 
 def _changed(change: "Callable[[torch.Tensor], Any]", inside: "Optional[int]" = None) -> "Set[int]":
@@ -154,14 +153,15 @@ def _made() -> List[torch.Tensor]:
     return found
 
 
-def tells(layout: _Blocks, changes: "Sequence[Callable[[torch.Tensor], Any]]") -> bool:
-    """Whether each of the changes shows in the words of a tensor of each kind that it can be made to, and nothing else does."""
+def tells(layout: _Blocks, changes: "Sequence[Callable[[torch.Tensor], Any]]", themselves: bool = True) -> bool:
+    """Whether each of the changes shows in the words of a tensor of each kind that it can be made to, and nothing else does, except,
+    where themselves is True, that it is another tensor."""
     for change in changes:
-        for made in zip(_made(), _made()):
-            for tensor in (made[0], torch.nn.Parameter(made[1], requires_grad=False)):
-                are_same = native.watched(layout, (None, tensor), (1,))
+        for made in zip(_made(), _made(), _made(), _made()):
+            for tensor, twin in (made[:2], [torch.nn.Parameter(each, requires_grad=False) for each in made[2:]]):
+                are_same = native.watched(layout, (None, tensor), (1,), themselves)
                 _read = tensor + tensor
-                if are_same is None or not are_same((None, tensor)) or are_same((None, tensor.detach())):
+                if are_same is None or not are_same((None, tensor)) or are_same((None, twin)) == themselves:
                     return False
                 try:
                     _kept = change(tensor)
@@ -198,11 +198,12 @@ def _in_other_memory(tensor: torch.Tensor) -> None:
     tensor.untyped_storage().resize_(tensor.untyped_storage().nbytes() + (1 << 16))
 
 
-# Each changes a tensor's address, or may, and its metadata.
+# What changes a tensor's address, its shape, strides or dtype, and whether it requires gradients.
 _MOVES: "Tuple[Callable[[torch.Tensor], Any], ...]" = (
     _with_data, _of_dtype, _elsewhere, _in_other_memory, lambda t: t.set_(torch.zeros(40, dtype=t.dtype, device="cpu")), lambda t: t.resize_(0),  # type: ignore[no-any-return]
     lambda t: t.resize_(100, 100), *((torch._lazy_clone,) if hasattr(torch, "_lazy_clone") else ()),
     *((lambda t: torch.utils.swap_tensors(t, torch.zeros_like(t)),) if hasattr(torch.utils, "swap_tensors") else ()))
-_CHANGES: "Tuple[Callable[[torch.Tensor], Any], ...]" = (
-    lambda t: t.transpose_(0, -1), lambda t: t.unsqueeze_(0), lambda t: t.resize_(3), _wants_none, _has_history,
+_SHAPES: "Tuple[Callable[[torch.Tensor], Any], ...]" = (
+    lambda t: t.transpose_(0, -1), lambda t: t.unsqueeze_(0), lambda t: t.resize_(3), _of_dtype,
     lambda t: t.as_strided_(t.shape, [1] * t.dim()), lambda t: t.as_strided_([1] * t.dim(), t.stride()))
+_GRADIENTS = (_wants_none, _has_history)

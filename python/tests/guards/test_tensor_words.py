@@ -9,7 +9,7 @@ from torch import nn  # noqa: E402
 from nimble import native  # noqa: E402
 from nimble.guards import tensor_words  # noqa: E402
 from nimble.guards.metadata import Metadata  # noqa: E402
-from nimble.guards.tensor_words import Addresses, TensorWords, metadata_layout, place_layout, tells  # noqa: E402
+from nimble.guards.tensor_words import Addresses, TensorWords, metadata_layout, place_layout, shape_layout, tells  # noqa: E402
 
 needs_native = pytest.mark.skipif(native.module is None, reason="nimble_native is not built, or left out")
 
@@ -27,13 +27,13 @@ def way(request, monkeypatch):
 @pytest.fixture
 def asked(monkeypatch):
     """How many tensors were asked for their addresses."""
-    numbers, original = [], Addresses._now
+    numbers, original = [], Addresses.__init__
 
-    def now(self, arguments):
-        numbers.append(len(self._numbers))
-        return original(self, arguments)
+    def init(self, arguments, given):
+        original(self, arguments, given)
+        look, self._look = self._look, lambda tensors: numbers.append(len(given)) or look(tensors)
 
-    monkeypatch.setattr(Addresses, "_now", now)
+    monkeypatch.setattr(Addresses, "__init__", init)
     return numbers
 
 
@@ -92,29 +92,29 @@ def test_tensors_that_move(way, move, number):
     tensors = [torch.zeros(64)[5:13] for _ in range(12)]
     addresses = Addresses(tensors, range(12))
     for _ in range(3):
-        assert addresses.are_of(tensors) and addresses.are_of(tuple(tensors))
+        assert addresses.are_same(tensors) and addresses.are_same(tuple(tensors))
     kept = move(tensors[number])  # noqa: F841
-    assert not addresses.are_of(tensors)
-    assert not addresses.are_of(tuple(tensors))
+    assert not addresses.are_same(tensors)
+    assert not addresses.are_same(tuple(tensors))
 
 
 def test_other_tensors_at_the_place(way):
     one, other = torch.zeros(4), torch.zeros(4)
     addresses = Addresses([None, one], [1])
-    assert addresses.are_of((None, one))
-    assert not addresses.are_of((None, other))
-    assert not addresses.are_of([one, other])
-    assert addresses.are_of([5, one.detach()]) and addresses.are_of((5, one))
+    assert addresses.are_same((None, one))
+    assert not addresses.are_same((None, other))
+    assert not addresses.are_same([one, other])
+    assert addresses.are_same([5, one.detach()]) and addresses.are_same((5, one))
 
 
 def test_tensors_that_come_back(way):
     tensor = torch.zeros(4)
     addresses, before = Addresses([tensor], [0]), tensor.data
-    assert addresses.are_of([tensor])
+    assert addresses.are_same([tensor])
     tensor.data = torch.ones(4)
-    assert not addresses.are_of([tensor])
+    assert not addresses.are_same([tensor])
     tensor.data = before
-    assert addresses.are_of([tensor])
+    assert addresses.are_same([tensor])
 
 
 def test_tensors_of_another_class(way):
@@ -126,9 +126,9 @@ def test_tensors_of_another_class(way):
 
     tensor = torch.zeros(4)
     addresses = Addresses([tensor], [0])
-    assert addresses.are_of([tensor])
+    assert addresses.are_same([tensor])
     tensor.__class__ = Other
-    assert not addresses.are_of([tensor])
+    assert not addresses.are_same([tensor])
 
 
 @needs_native
@@ -136,16 +136,16 @@ def test_the_words_of_this_pytorch_are_known(asked):
     assert place_layout() is not None and metadata_layout() is not None
     tensors = tuple(nn.Parameter(torch.zeros(3)) for _ in range(5))
     addresses = Addresses(tensors, (1, 3))
-    assert addresses.are_of(tensors) and asked == [2, 2]
+    assert addresses.are_same(tensors) and asked == [2]
     for _ in range(9):
-        assert addresses.are_of(tensors) and addresses.are_of(list(tensors))
-    assert asked == [2, 2]
+        assert addresses.are_same(tensors) and addresses.are_same(list(tensors))
+    assert asked == [2]
 
 
 @needs_native
 def test_each_word_is_needed():
     """A layout without one of its words does not tell all."""
-    for layout, changes in ((place_layout(), tensor_words._MOVES), (metadata_layout(), (*tensor_words._MOVES, *tensor_words._CHANGES))):
+    for layout, changes in ((place_layout(), tensor_words._MOVES), (metadata_layout(), (*tensor_words._MOVES, *tensor_words._SHAPES, *tensor_words._GRADIENTS))):
         assert tells(layout, changes)
         in_object, (_, tensor, in_tensor), *others = layout
         storage = others[0][1]
@@ -164,9 +164,40 @@ def test_each_word_is_needed():
 @pytest.mark.parametrize("tensor", [torch.zeros([1] * 6), torch.zeros(2, 2).to_sparse(), torch.zeros(2).as_subclass(type("Own", (torch.Tensor,), {}))],
                          ids=["dimensions", "sparse", "subclass"])
 def test_tensors_without_such_words(tensor):
-    words = TensorWords([0], metadata_layout)
-    words.read([tensor])
+    looks = []
+    words = TensorWords(metadata_layout, [0], lambda _: looks.append(0), [tensor])
+    assert words.are_same([tensor]) and words.are_same([tensor]) and len(looks) == 3
+
+
+@needs_native
+def test_what_another_thread_changes_after_the_look():
+    """It must not count as seen."""
+    tensor, at_once = torch.zeros(4), []
+
+    def look(tensors):
+        found = tensors[0].data_ptr()
+        for change in at_once:
+            change(tensors[0])
+        return found
+
+    words = TensorWords(place_layout, [0], look, [tensor])
+    at_once.append(given_memory)
+    assert words.are_same([tensor])
+    at_once.clear()
     assert not words.are_same([tensor])
+
+
+@pytest.mark.parametrize("change", [lambda t: t[:3], lambda t: t.t(), lambda t: t.half(), lambda t: t[None], lambda t: t.unsqueeze(-1)])
+def test_tensors_of_the_same_shape(way, change):
+    """Others may be of it, too."""
+    looks, numbers = [], [0, 2]
+    words = TensorWords(shape_layout, numbers, lambda tensors: [looks.append(0) or (tensors[n].shape, tensors[n].stride(), tensors[n].dtype)
+                                                               for n in numbers], [torch.zeros(4, 4)] * 3)
+    for _ in range(9):
+        assert words.are_same([torch.ones(4, 4), None, torch.ones(4, 4)])
+    assert len(looks) == (4 if way == "words" else 20)
+    for wrong in ([change(torch.ones(4, 4)), None, torch.ones(4, 4)], [torch.ones(4, 4), None, change(torch.ones(4, 4))]):
+        assert not words.are_same(wrong) and not words.are_same(tuple(wrong))
 
 
 @needs_native
@@ -174,23 +205,22 @@ def test_words_that_change_all_the_time_are_given_up(asked):
     tensor = torch.zeros(4)
     addresses, others = Addresses([tensor], [0]), [tensor.detach() for _ in range(20)]
     for each in others:
-        assert addresses.are_of([each])
+        assert addresses.are_same([each])
     asked.clear()
     for _ in range(3):
-        assert addresses.are_of([tensor])
+        assert addresses.are_same([tensor])
     assert len(asked) == 3
     asked.clear()
     addresses = Addresses([tensor], [0])
     for each in others:  # what stays as it is for a while is not given up
-        assert all(addresses.are_of([given]) for given in (each, each, tensor, tensor))
-    assert len(asked) == 1 + 2 * 20
+        assert all(addresses.are_same([given]) for given in (each, each, tensor, tensor))
+    assert len(asked) == 2 * 20
 
 
 @needs_native
 def test_nothing_is_held():
     tensors = [torch.zeros(100) for _ in range(50)]
-    words = TensorWords(range(50), place_layout)
-    words.read(tensors)
+    words = Addresses(tensors, range(50))
     assert words.are_same(tensors)
     storages = [t.untyped_storage()._weak_ref() for t in tensors]
     del tensors

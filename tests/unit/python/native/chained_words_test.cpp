@@ -101,6 +101,26 @@ TEST_F(ChainedWordsTest, ANullPointerLeadsToNothingUntilItIsSet) {
   EXPECT_FALSE(is_same(0));
 }
 
+TEST_F(ChainedWordsTest, AnotherObjectIsAlikeIfAllButItsPointersIsEqual) {
+  objects_[3].tensor = &tensors_[3];
+  tensors_[3].storage = &storages_[3];
+  tensors_[3].extra = &extra_;
+  for (const Object* object : {&objects_[0], &objects_[2], &objects_[3]}) EXPECT_TRUE(words_.is_alike(0, object));
+  std::uint64_t* words[] = {&objects_[3].type, &tensors_[3].sizes[0], &tensors_[3].sizes[4], &storages_[3].data};
+  for (std::uint64_t* word : words) {
+    ++*word;
+    EXPECT_FALSE(words_.is_alike(0, &objects_[3]));
+    EXPECT_FALSE(words_.is_alike(2, &objects_[3]));
+    --*word;
+    EXPECT_TRUE(words_.is_alike(0, &objects_[3]));
+  }
+  EXPECT_FALSE(words_.is_alike(1, &objects_[3]));  // which leads to nothing there
+  EXPECT_TRUE(words_.is_alike(1, &objects_[1]));
+  tensors_[3].extra = nullptr;
+  EXPECT_TRUE(words_.is_alike(1, &objects_[3]));
+  EXPECT_FALSE(words_.is_alike(0, &objects_[3]));
+}
+
 TEST_F(ChainedWordsTest, NumbersThatAreNotThereMayBeFetched) {
   for (const std::size_t number : {0U, 2U, 3U, 1000U}) words_.prefetch(number);
 }

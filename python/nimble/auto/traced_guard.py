@@ -9,6 +9,7 @@ another thread changes meanwhile."""
 
 from __future__ import annotations
 
+import functools
 import weakref
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
@@ -92,7 +93,9 @@ class TracedModuleGuard(Guard):
         # The owner checks where the module's own tensors lie.
         self.reads_own_memory_alone = are_all and not others
         self._compares_grad = trains or torch.is_grad_enabled()
-        self._tensors = TensorWords(metadata_layout, range(len(tensors)), self._tensors_look, tensors)
+        # Not a method of its own, or it would live in a circle.
+        self._look_at_tensors = functools.partial(_look_at_tensors, self._compares_grad)
+        self._tensors = TensorWords(metadata_layout, range(len(tensors)), self._look_at_tensors, tensors)
         if self._compares_grad and not trains and any(t.requires_grad for t in others):
             raise NimbleError("a tensor that it finds elsewhere requires gradients")
         if has_hooks(dicts, trains):
@@ -195,18 +198,12 @@ class TracedModuleGuard(Guard):
             list(map(len, dicts)),
             [_ids(attributes), *map(tuple, attributes)] if attributes else None,
             self._snapshot.is_same(values),
-            *(self._tensors.seen if self._tensors.are_same(tensors) else self._tensors_look(tensors)),
+            *(self._tensors.seen if self._tensors.are_same(tensors) else self._look_at_tensors(tensors)),
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
             self._torchs.are_same(),
             grad_dtypes(t for t in tensors if t.is_leaf) if self._trains else [],
         )
-
-    def _tensors_look(self, tensors: Sequence[torch.Tensor]) -> "Tuple[List[Any], Tuple[List[Any], ...]]":
-        """Addresses, and what else kernels depend on."""
-        return (list(map(torch.Tensor.data_ptr, tensors)),
-                (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
-                 list(map(_requires_grad, tensors)) if self._compares_grad else []))
 
     def difference(self) -> Optional[str]:
         now = self._look()
@@ -233,6 +230,13 @@ class TracedModuleGuard(Guard):
             "a parameter has another grad_dtype",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
+
+
+def _look_at_tensors(compares_grad: bool, tensors: Sequence[torch.Tensor]) -> "Tuple[List[Any], Tuple[List[Any], ...]]":
+    """Addresses, and what else kernels depend on."""
+    return (list(map(torch.Tensor.data_ptr, tensors)),
+            (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
+             list(map(_requires_grad, tensors)) if compares_grad else []))
 
 
 def _patched(kinds: List[type], traced: TracedRun) -> "List[Tuple[type, str]]":

@@ -96,14 +96,13 @@ class _Kind:
     """Calls of one kind, after the first.
 
     calls: those that no trusted CUDA graph served; served: the others. began, used: the numbers of its first and its last call among
-    those of the traced graph. next: the kind of the call after its last one."""
+    those of the traced graph."""
 
     def __init__(self, began: int, key: Tuple[switches.Kernels, Hashable, Hashable], inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
                  effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key
-        self.next = self
         self._static, self._first = Addresses(arguments, inputs.static), Addresses(arguments, inputs.static[:1])
         self._shapes = TensorWords(shape_layout, inputs.copied, inputs.shapes, arguments)
         self.effects = effects
@@ -193,7 +192,8 @@ class TracedGraph:
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
         self._calls = self._moves = 0  # moves: times that static inputs have moved before a CUDA graph had paid for itself
         self._follows, self._was_part = follows, False
-        self._last: Optional[_Kind] = None  # which the next call may repeat
+        self._last: Optional[_Kind] = None  # of the last call, and of the one after its last call of each kind
+        self._after: Dict[Optional[_Kind], _Kind] = {}
         self._advancing = threading.Lock()
         self._process = os.getpid()
         self._why = why
@@ -210,9 +210,9 @@ class TracedGraph:
             inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
-        last = self._last
-        if last is not None and last.next.is_likely(arguments) and last.next.is_apart(arguments):
-            outputs = self._served(last.next, arguments, is_sure=False)
+        expected = self._after.get(self._last)
+        if expected is not None and expected.is_likely(arguments) and expected.is_apart(arguments):
+            outputs = self._served(expected, arguments, is_sure=False)
             if outputs is not CHANGED:
                 return outputs
         key = inputs.key(arguments)
@@ -247,8 +247,7 @@ class TracedGraph:
         self.served += 1
         kind.served += 1
         kind.used = self._calls
-        if self._last is not None:
-            self._last.next = kind
+        self._after[self._last] = kind
         self._last = kind
         return kind.returned(made, arguments)
 
@@ -330,11 +329,9 @@ class TracedGraph:
             self._remove(each)
 
     def _remove(self, kind: _Kind) -> None:
-        self._last = None  # which it may follow
+        self._last = None
+        self._after.clear()
         kind.call.let_go()
-        for each in _all(self._kinds):
-            if each.next is kind:
-                each.next = each
         kinds = self._kinds[kind.key]
         for addresses in [addresses for addresses, each in kinds.items() if each is kind]:
             del kinds[addresses]

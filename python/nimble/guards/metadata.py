@@ -4,8 +4,10 @@ A Metadata only reads, except for the words that it keeps (tensor_words.py); so 
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import compress
 from operator import attrgetter
-from typing import Any, Callable, Iterable, List, Optional
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -29,23 +31,11 @@ class Metadata:
 
     def __init__(self, tensors: Iterable[torch.Tensor], trains: bool = False, have_places: bool = False) -> None:
         self._tensors = tuple(unique(tensors))
-        self._placed = self._tensors if have_places else ()
-        self._wanting = [t for t in self._tensors if t.requires_grad]
-        self._others = [t for t in self._tensors if not t.requires_grad]
-        self._leaves = [t for t in self._wanting if t.is_leaf] if trains else []
+        wanting = [t.requires_grad for t in self._tensors]
+        self._leaves = [t for t in compress(self._tensors, wanting) if t.is_leaf] if trains else []
         self._grad_dtypes = grad_dtypes(self._leaves)
-        self._words = TensorWords(metadata_layout, range(len(self._tensors)), lambda _: self.look(), self._tensors)
-
-    def look(self) -> List[Any]:
-        """What is compared, in the order of _METADATA."""
-        return [
-            list(map(torch.Tensor.data_ptr, self._placed)),
-            list(map(torch.Tensor.stride, self._tensors)),
-            list(map(_shape, self._tensors)),
-            list(map(_dtype, self._tensors)),
-            list(map(_requires_grad, self._wanting)),
-            _any_requires_grad(*self._others),
-        ]
+        self._look = partial(_look, wanting, [not each for each in wanting], have_places)
+        self._words = TensorWords(metadata_layout, range(len(self._tensors)), self._look, self._tensors)
 
     def difference(self) -> Optional[str]:
         """What has changed, as a phrase for a message; None where nothing has changed."""
@@ -55,7 +45,19 @@ class Metadata:
             return "a parameter has another grad_dtype"
         if self._words.are_same(self._tensors):
             return None
-        return next((text for text, now, before in zip(_METADATA, self.look(), self._words.seen) if now != before), None)
+        return next((text for text, now, before in zip(_METADATA, self._look(self._tensors), self._words.seen) if now != before), None)
+
+
+def _look(wanting: List[bool], others: List[bool], have_places: bool, tensors: Sequence[torch.Tensor]) -> List[Any]:
+    """What is compared, in the order of _METADATA. wanting, others: of each tensor, whether it requires gradients, or does not."""
+    return [
+        list(map(torch.Tensor.data_ptr, tensors)) if have_places else [],
+        list(map(torch.Tensor.stride, tensors)),
+        list(map(_shape, tensors)),
+        list(map(_dtype, tensors)),
+        list(map(_requires_grad, compress(tensors, wanting))),
+        _any_requires_grad(*compress(tensors, others)),
+    ]
 
 
 _METADATA = ("a parameter or buffer has other storage", "a parameter or buffer has other strides", "a parameter or buffer has another shape",

@@ -230,9 +230,10 @@ def test_a_kind_that_is_let_go_is_no_longer_expected():
         program.call(1, other)
     (function,) = program.nimble._live.all()[-1:]
     kinds = traced_graph._all(function._kinds)
-    gone = function._last.next
+    gone = function._after[function._last]
+    assert gone in kinds
     function._remove(gone)
-    assert all(kind.next is not gone for kind in kinds if kind is not gone) and function._last is None
+    assert gone not in function._after.values()
     before, graphs = program.served(), sum(len(report.graphs) for report in program.nimble.reports())
     for _ in range(BEFORE + 2):
         program.call(1, one)

@@ -1,6 +1,7 @@
 """Words of tensors' memory: all that may change an address, or metadata, shows in them, and otherwise tensors are asked."""
 
 import gc
+import weakref
 
 import pytest
 
@@ -8,7 +9,10 @@ torch = pytest.importorskip("torch", minversion="2.1")
 from torch import nn  # noqa: E402
 from nimble import native  # noqa: E402
 from nimble.guards import tensor_words  # noqa: E402
+from nimble.auto.traced_guard import TracedModuleGuard  # noqa: E402
 from nimble.guards.metadata import Metadata  # noqa: E402
+from nimble.guards.module_guard import ModuleGuard  # noqa: E402
+from nimble.objects.python_trace import TracedRun  # noqa: E402
 from nimble.guards.tensor_words import Addresses, TensorWords, metadata_layout, place_layout, shape_layout, tells  # noqa: E402
 
 needs_native = pytest.mark.skipif(native.module is None, reason="nimble_native is not built, or left out")
@@ -230,6 +234,25 @@ def test_nothing_is_held():
         torch.UntypedStorage._free_weak_ref(each)
     for _ in range(20):
         assert not words.are_same([torch.ones(100) for _ in range(50)])
+
+
+@pytest.mark.parametrize("made", [lambda net: ModuleGuard(net, "cpu"), lambda net: TracedModuleGuard(net, "cpu", TracedRun()),
+                                  lambda net: Metadata(net.parameters()), lambda net: Addresses(tuple(net.parameters()), [0, 1])],
+                         ids=["module", "traced", "metadata", "addresses"])
+def test_guards_are_freed_at_once(way, made):
+    """And with them the memory that they hold."""
+    net = nn.Linear(4, 4)
+    guard = made(net)
+    if hasattr(guard, "difference"):
+        assert guard.difference() is None and guard.difference() is None
+    gone = weakref.ref(guard)
+    gc.collect()
+    gc.disable()
+    try:
+        del guard
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @needs_native

@@ -98,8 +98,8 @@ class _Kind:
     calls: those that no trusted CUDA graph served; served: the others. began, used: the numbers of its first and its last call among
     those of the traced graph."""
 
-    def __init__(self, began: int, key: Tuple[switches.Kernels, Hashable, Hashable], inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
-                 effects: ArgumentEffects) -> None:
+    def __init__(self, began: int, key: Tuple[switches.Kernels, Hashable, Hashable], inputs: _Inputs, arguments: Sequence[Any], run: Run,
+                 engine: Engine, effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key

@@ -198,11 +198,19 @@ def _in_other_memory(tensor: torch.Tensor) -> None:
     tensor.untyped_storage().resize_(tensor.untyped_storage().nbytes() + (1 << 16))
 
 
+def _set_to_another(tensor: torch.Tensor) -> None:
+    tensor.set_(torch.zeros(40, dtype=tensor.dtype, device="cpu"))  # type: ignore[call-overload]
+
+
+def _swapped(tensor: torch.Tensor) -> None:
+    torch.utils.swap_tensors(tensor, torch.zeros_like(tensor))
+
+
+_OF_NEW_RELEASES = (("_lazy_clone", torch, getattr(torch, "_lazy_clone", None)), ("swap_tensors", torch.utils, _swapped))
 # What changes a tensor's address, its shape, strides or dtype, and whether it requires gradients.
 _MOVES: "Tuple[Callable[[torch.Tensor], Any], ...]" = (
-    _with_data, _of_dtype, _elsewhere, _in_other_memory, lambda t: t.set_(torch.zeros(40, dtype=t.dtype, device="cpu")), lambda t: t.resize_(0),  # type: ignore[no-any-return]
-    lambda t: t.resize_(100, 100), *((torch._lazy_clone,) if hasattr(torch, "_lazy_clone") else ()),
-    *((lambda t: torch.utils.swap_tensors(t, torch.zeros_like(t)),) if hasattr(torch.utils, "swap_tensors") else ()))
+    _with_data, _of_dtype, _elsewhere, _in_other_memory, _set_to_another, lambda t: t.resize_(0), lambda t: t.resize_(100, 100),
+    *(change for name, of, change in _OF_NEW_RELEASES if hasattr(of, name) and change is not None))
 _SHAPES: "Tuple[Callable[[torch.Tensor], Any], ...]" = (
     lambda t: t.transpose_(0, -1), lambda t: t.unsqueeze_(0), lambda t: t.resize_(3), _of_dtype,
     lambda t: t.as_strided_(t.shape, [1] * t.dim()), lambda t: t.as_strided_([1] * t.dim(), t.stride()))

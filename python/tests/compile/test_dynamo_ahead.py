@@ -10,6 +10,7 @@ from torch import nn  # noqa: E402
 from dynamo_tools import COMPARED, FIRST, check_same, compiler, served, why_traced  # noqa: E402
 from nimble import native  # noqa: E402
 from nimble.compile import traced_graph  # noqa: E402
+from nimble.compile.graphed_call import Engine  # noqa: E402
 from replaying import ReplayedGraph, ReplayingCapture  # noqa: E402
 
 BEFORE = FIRST + COMPARED
@@ -139,6 +140,22 @@ def test_arguments_of_another_shape(other, monkeypatch):
     assert program.served() == before
     program.call(1, x)
     assert program.served() == before + 1
+
+
+@pytest.mark.parametrize("other", [torch.randn(1, 6), torch.randn(6, 4).t(), torch.randn(4, 6).double(), torch.randn(4, 1, 6)])
+def test_shapes_that_follow_from_no_number(other):
+    """Some would fit into the graph's memory, too."""
+    nimble = compiler()
+    weight = torch.randn(6)
+    function = traced_graph.TracedGraph(lambda given: [given[0] * given[1]], lambda given: {1}, Engine(**nimble._engine), "name")
+    for _ in range(BEFORE + 2):
+        x = torch.randn(4, 6)
+        check_same(function((x, weight)), [x * weight])
+    check_same(function((other, weight)), [other * weight])
+    assert function.served == 2
+    x = torch.randn(4, 6)
+    check_same(function((x, weight)), [x * weight])
+    assert function.served == 3
 
 
 def test_numbers_that_change():

@@ -21,8 +21,8 @@ def copier(*like):
     return inputs, InputCopier(inputs)
 
 
-GIVEN = [lambda: torch.randn(3, 4), lambda: torch.randn(4, 3).t(), lambda: torch.randn(6, 8)[::2, ::2], lambda: torch.randn(3, 4, requires_grad=True),
-         lambda: torch.randn(3, 4, requires_grad=True) * 2, lambda: torch.randn(3, 4).double(), lambda: torch.arange(12).view(3, 4),
+GIVEN = [lambda: torch.randn(3, 4), lambda: torch.randn(4, 3).t(), lambda: torch.randn(6, 8)[::2, ::2],
+         lambda: torch.randn(3, 4, requires_grad=True), lambda: torch.randn(3, 4, requires_grad=True) * 2, lambda: torch.randn(3, 4).double(), lambda: torch.arange(12).view(3, 4),
          lambda: torch.randn(3, 4, dtype=torch.complex64).conj(), lambda: torch.randn(3, 4, dtype=torch.complex64).conj().imag,
          lambda: torch.empty(3, 0), lambda: torch.randn(1).expand(3, 4)]
 
@@ -56,8 +56,8 @@ def test_inputs_that_are_the_graphs_own(calls):
 
 
 @pytest.mark.parametrize("outputs", [
-    lambda one, other: one, lambda one, other: [one, other], lambda one, other: (one, other), lambda one, other: [one], lambda one, other: (one,),
-    lambda one, other: [one, one], lambda one, other: {"a": one, "b": [other]}, lambda one, other: (one, None, 3, other), lambda one, other: [],
+    lambda one, other: one, lambda one, other: [one, other], lambda one, other: (one, other), lambda one, other: [one],
+    lambda one, other: (one,), lambda one, other: [one, one], lambda one, other: {"a": one, "b": [other]}, lambda one, other: (one, None, 3, other), lambda one, other: [],
     lambda one, other: None, lambda one, other: ((one,), [other, (one,)]), lambda one, other: [(), one]])
 def test_what_is_returned_has_the_structure_of_the_outputs(outputs):
     one, other = torch.ones(2), torch.zeros(3)

@@ -8,7 +8,7 @@
 //
 // A CallSink: called from any thread. One lock guards the state of the streams that are replayed; it is held while held
 // ops are submitted, never while the program's own call is made. Threads that do not use these streams do not take it
-// (replayer/bystanders/unrelated_calls.h).
+// (replayer/bystanders/bystanders.h).
 #pragma once
 
 #include <chrono>

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "analyzer/graph/transitive_reduction.h"
-#include "analyzer/policies/cost.h"
-#include "analyzer/policies/greedy.h"
-#include "analyzer/policies/levels.h"
-#include "analyzer/policies/nimble.h"
-#include "analyzer/policies/single.h"
+#include "analyzer/policies/cost_policy.h"
+#include "analyzer/policies/greedy_policy.h"
+#include "analyzer/policies/levels_policy.h"
+#include "analyzer/policies/nimble_policy.h"
+#include "analyzer/policies/single_policy.h"
 #include "nimble/internal/trace.h"
 
 namespace nimble::analyzer {

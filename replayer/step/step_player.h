@@ -17,7 +17,7 @@
 #include "replayer/audit/step_audits.h"
 #include "replayer/bind/arena.h"
 #include "replayer/bind/step_memory.h"
-#include "replayer/bystanders/unrelated_calls.h"
+#include "replayer/bystanders/bystanders.h"
 #include "replayer/driver/captures.h"
 #include "replayer/driver/driver_api.h"
 #include "replayer/errors/stand_aside.h"

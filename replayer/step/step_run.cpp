@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "replayer/bystanders/unrelated_calls.h"
+#include "replayer/bystanders/bystanders.h"
 
 namespace nimble {
 
@@ -104,7 +104,7 @@ Answer StepRun::begin_step(Call& call) {
   if (onlookers_.wants_program_order() && !captures_.any()) keep_program_order();
   const std::uint32_t stream = streams_.find(call.stream);
   if (binding_.bound() && (stream == kNone || !streams_.context_is_current())) return outside(call);
-  // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders/unrelated_calls.h).
+  // Not earlier: other ops between two steps may pass without coming here (replayer/bystanders/bystanders.h).
   if (binding_.is_due() && stream != kNone && match_.may_begin_step(stream, call)) binding_.bind();
   audits_.judge();
   // Other streams wait for an audit only during replay.

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nimble/internal/version.h"
-#include "shim/launcher/check.h"
+#include "shim/launcher/check_schedule.h"
 #include "shim/launcher/environment.h"
 #include "shim/launcher/help.h"
 #include "shim/launcher/program.h"

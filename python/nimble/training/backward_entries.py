@@ -12,7 +12,7 @@ import torch
 from nimble.errors import NimbleError
 from nimble.graphs.backend import Captured
 from nimble.objects.memory import once, overlaps, repeats_of
-from nimble.training.gradients import Copies
+from nimble.training.gradient_copies import Copies
 
 Pattern = Tuple[Optional[Tuple[int, ...]], ...]  # for each output the strides of its gradient, or None
 

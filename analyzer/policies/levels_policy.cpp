@@ -1,4 +1,4 @@
-#include "analyzer/policies/levels.h"
+#include "analyzer/policies/levels_policy.h"
 
 #include <algorithm>
 

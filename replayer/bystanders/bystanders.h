@@ -1,6 +1,6 @@
 // Recognises, without a lock, the calls that do not concern the replayed step: those of other threads on other streams.
 // They pass, and threads that make only such calls never contend for the replayer's lock; if graphs run in an order
-// other than the program's, they take one that is held briefly (order/onlookers.h).
+// other than the program's, they take one that is held briefly (replayer/onlookers/onlookers.h).
 //
 // The player's state is published here after each of its calls. Judging a call by a state that changes at the same
 // moment is harmless: the program has not ordered these two calls. If it has, by any means, that also makes the state

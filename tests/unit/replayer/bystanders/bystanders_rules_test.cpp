@@ -1,4 +1,4 @@
-#include "replayer/bystanders/unrelated_calls.h"
+#include "replayer/bystanders/bystanders.h"
 
 #include <gtest/gtest.h>
 

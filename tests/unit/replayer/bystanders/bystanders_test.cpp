@@ -1,10 +1,10 @@
-#include "replayer/bystanders/unrelated_calls.h"
+#include "replayer/bystanders/bystanders.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "tests/unit/replayer/bystanders/unrelated_calls_support.h"
+#include "tests/unit/replayer/bystanders/bystanders_support.h"
 #include "tests/unit/replayer/fake_driver.h"
 
 namespace nimble {

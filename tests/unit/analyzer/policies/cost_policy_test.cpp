@@ -1,10 +1,10 @@
-#include "analyzer/policies/cost.h"
+#include "analyzer/policies/cost_policy.h"
 
 #include <gtest/gtest.h>
 
 #include "analyzer/graph/matching.h"
 #include "analyzer/graph/transitive_reduction.h"
-#include "analyzer/policies/nimble.h"
+#include "analyzer/policies/nimble_policy.h"
 #include "analyzer/policies/segment_plan.h"
 #include "bench/policies/graphs.h"
 #include "nimble/internal/schedule.h"

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
 from nimble.training import gradients  # noqa: E402
-from nimble.training.gradients import Copies  # noqa: E402
+from nimble.training.gradient_copies import Copies  # noqa: E402
 
 DTYPES = [torch.float32, torch.float16, torch.complex64]
 

@@ -1,4 +1,4 @@
-#include "shim/launcher/check.h"
+#include "shim/launcher/check_schedule.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Algorithm 1 against brute force: the two claims of the paper, on every small graph that a seed brings up.
 
-#include "analyzer/policies/nimble.h"
+#include "analyzer/policies/nimble_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "replayer/bystanders/unrelated_calls.h"
+#include "replayer/bystanders/bystanders.h"
 #include "replayer/step/step_player.h"
-#include "tests/unit/replayer/bystanders/unrelated_calls_support.h"
+#include "tests/unit/replayer/bystanders/bystanders_support.h"
 #include "tests/unit/replayer/fake_driver.h"
 
 namespace nimble {

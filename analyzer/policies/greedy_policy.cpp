@@ -1,4 +1,4 @@
-#include "analyzer/policies/greedy.h"
+#include "analyzer/policies/greedy_policy.h"
 
 namespace nimble::analyzer {
 

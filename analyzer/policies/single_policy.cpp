@@ -1,4 +1,4 @@
-#include "analyzer/policies/single.h"
+#include "analyzer/policies/single_policy.h"
 
 namespace nimble::analyzer {
 

@@ -1,4 +1,4 @@
-#include "analyzer/policies/nimble.h"
+#include "analyzer/policies/nimble_policy.h"
 
 #include "analyzer/graph/matching.h"
 #include "nimble/internal/trace.h"

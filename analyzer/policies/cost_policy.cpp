@@ -1,4 +1,4 @@
-#include "analyzer/policies/cost.h"
+#include "analyzer/policies/cost_policy.h"
 
 #include <algorithm>
 #include <tuple>

@@ -2,9 +2,6 @@
 include(GNUInstallDirs)
 
 install(TARGETS nimble LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}) # libnimble.so; the launcher looks for it there
-if(TARGET nimble_native)
-  install(TARGETS nimble_native LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}) # where the Python package looks, too
-endif()
 install(TARGETS nimble_cli nimble-analyze nimble-replay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${CMAKE_BINARY_DIR}/share/man/man1/nimble.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/nimble DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING

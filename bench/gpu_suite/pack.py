@@ -6,11 +6,11 @@ import subprocess
 
 import disorder
 
-FILES = ("lib/libnimble.so", "lib/nimble_native.abi3.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits",
-         "bin/digits.fatbin", "bin/optdigits.csv", "bin/digits_graph", "bin/digits_region", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin",
+FILES = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits.fatbin", "bin/optdigits.csv",
+         "bin/digits_graph", "bin/digits_region", "bin/inception", "bin/op_graph", "bin/op_graph.fatbin",
          *(f"bin/{name}" for name in disorder.NAMES))
 OPTIONAL = ("bin/digits.fatbin", "bin/op_graph.fatbin")  # only if nvcc existed at build time; without it the part `digits` fails
-STRIPPED = ("lib/libnimble.so", "lib/nimble_native.abi3.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph",
+STRIPPED = ("lib/libnimble.so", "bin/nimble", "bin/nimble-analyze", "bin/nimble-replay", "bin/digits", "bin/digits_graph",
             "bin/digits_region", "bin/inception", "bin/op_graph", *(f"bin/{name}" for name in disorder.NAMES))
 
 

@@ -55,21 +55,18 @@ def _launcher_of(library: Path) -> Optional[Path]:
     return None
 
 
-def libraries(package: Path, named: str) -> List[Path]:
-    """Where libnimble.so may be, for the package in this folder, with NIMBLE_LIBRARY being `named` ("" where it is not set)."""
-    candidates = [package / "lib" / "libnimble.so", *([Path(named)] if named else ()),
-                  package.parent.parent / "build" / "default" / "lib" / "libnimble.so"]
+def find_tools(package: Path, named: str) -> Tools:
+    """The library and its launcher, for the package in this folder, with NIMBLE_LIBRARY being `named` ("" where it is not set).
+    Raises NimbleError where there is none."""
+    candidates = [package / "lib" / "libnimble.so"]
+    if named:
+        candidates.append(Path(named))
+        if not Path(named).is_file() and not candidates[0].is_file():
+            raise NimbleError(f"NIMBLE_LIBRARY names no file: {named}")
+    candidates.append(package.parent.parent / "build" / "default" / "lib" / "libnimble.so")
     if package.parts[-4:-1] == ("share", "nimble", "python"):  # where CMake has installed it
         candidates += [found for pattern in ("lib", "lib64", "lib/*") for found in
                        sorted(package.parents[3].glob(f"{pattern}/libnimble.so"))]
-    return candidates
-
-
-def find_tools(package: Path, named: str) -> Tools:
-    """The first of libraries() that is there, and its launcher. Raises NimbleError where there is none."""
-    candidates = libraries(package, named)
-    if named and not Path(named).is_file() and not candidates[0].is_file():
-        raise NimbleError(f"NIMBLE_LIBRARY names no file: {named}")
     for library in candidates:
         if library.is_file():
             launcher = _launcher_of(library.absolute())

@@ -10,21 +10,6 @@ PYTHON = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("NIMBLE_TEST_BUILD", str(PYTHON.parent / "build" / "default")))
 
 
-def pytest_addoption(parser):
-    parser.addoption("--without-native", action="store_true", help="runs as where nimble_native cannot be loaded")
-
-
-def pytest_configure(config):
-    os.environ.setdefault("NIMBLE_LIBRARY", str(BUILD / "lib" / "libnimble.so"))
-    try:
-        from nimble import native
-    finally:
-        if os.environ["NIMBLE_LIBRARY"] == str(BUILD / "lib" / "libnimble.so"):
-            del os.environ["NIMBLE_LIBRARY"]
-    if config.getoption("--without-native"):
-        native.module, native.all_equal = None, native._all_equal
-
-
 def has_gpu():
     from nimble import shim
 

@@ -8,7 +8,7 @@ import ast
 import pathlib
 import re
 
-CPP = ("include", "analyzer", "replayer", "shim", "python")
+CPP = ("include", "analyzer", "replayer", "shim")
 PYTHON = ("python/nimble",)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 

@@ -9,12 +9,11 @@ another thread changes meanwhile."""
 
 from __future__ import annotations
 
-import functools
 import weakref
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from types import FunctionType
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn.modules import module as _module
@@ -24,8 +23,7 @@ from nimble.errors import NimbleError
 from nimble.guards.dictionaries import Classes
 from nimble.guards.guard import Guard
 from nimble.guards.host_values import host_key
-from nimble.guards.metadata import grad_dtypes
-from nimble.guards.tensor_words import TensorWords, metadata_layout
+from nimble.guards.metadata import grad_dtypes, metadata_check
 from nimble.objects.libraries import bases_of
 from nimble.objects.memory import weakly
 from nimble.objects.plain import is_constant, is_plain
@@ -87,15 +85,16 @@ class TracedModuleGuard(Guard):
         self._getters_outside = [((space if isinstance(space, dict) else vars(space)).get, name)
                                  for space, name in (*traced.places, *_patched(torchs, traced))]
         tensors = self._tensors_now(registries)
+        first = {id(t): number for number, t in reversed(list(enumerate(tensors)))}
+        self._each_once = _several(sorted(first.values()))
         self._elsewhere = [number for number, t in enumerate(tensors) if t.device.type != device_type]
         values = self._values_now(dicts, self._attributes_now(tensors))
         others, are_all = self._others_of(values, tensors)
         # The owner checks where the module's own tensors lie.
         self.reads_own_memory_alone = are_all and not others
         self._compares_grad = trains or torch.is_grad_enabled()
-        # Not a method of its own, or it would live in a circle.
-        self._look_at_tensors = functools.partial(_look_at_tensors, self._compares_grad)
-        self._tensors = TensorWords(metadata_layout, range(len(tensors)), self._look_at_tensors, tensors)
+        self._metadata = self._metadata_of(tensors)
+        self._has_metadata = metadata_check(self._each_once(tensors))
         if self._compares_grad and not trains and any(t.requires_grad for t in others):
             raise NimbleError("a tensor that it finds elsewhere requires gradients")
         if has_hooks(dicts, trains):
@@ -185,7 +184,8 @@ class TracedModuleGuard(Guard):
             are_same = all(map(is_, chain.from_iterable([g(d) for g, d in zip(self._getters, dicts)]), self._plain))
             attributes = self._attributes_now(tensors)
             values = self._values_now(dicts, attributes)
-        except KeyError:
+            each_once = self._each_once(tensors)
+        except (KeyError, IndexError):
             return None
         return (
             list(map(type, modules)),
@@ -198,12 +198,18 @@ class TracedModuleGuard(Guard):
             list(map(len, dicts)),
             [_ids(attributes), *map(tuple, attributes)] if attributes else None,
             self._snapshot.is_same(values),
-            *(self._tensors.seen if self._tensors.are_same(tensors) else self._look_at_tensors(tensors)),
+            list(map(torch.Tensor.data_ptr, tensors)),
+            # The quick check also fails under other modes of PyTorch.
+            self._has_metadata is not None and self._has_metadata(*each_once) or self._metadata_of(tensors) == self._metadata,
             [host_key(tensors[number]) for number in self._elsewhere],
             has_hooks(dicts, self._trains),
             self._torchs.are_same(),
             grad_dtypes(t for t in tensors if t.is_leaf) if self._trains else [],
         )
+
+    def _metadata_of(self, tensors: List[torch.Tensor]) -> "Tuple[List[Any], ...]":
+        return (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
+                list(map(_requires_grad, tensors)) if self._compares_grad else [])
 
     def difference(self) -> Optional[str]:
         now = self._look()
@@ -230,13 +236,6 @@ class TracedModuleGuard(Guard):
             "a parameter has another grad_dtype",
         )
         return next(text for text, before, after in zip(what, self._seen, now) if before != after)
-
-
-def _look_at_tensors(compares_grad: bool, tensors: Sequence[torch.Tensor]) -> "Tuple[List[Any], Tuple[List[Any], ...]]":
-    """Addresses, and what else kernels depend on."""
-    return (list(map(torch.Tensor.data_ptr, tensors)),
-            (list(map(_dtype, tensors)), list(map(torch.Tensor.size, tensors)), list(map(torch.Tensor.stride, tensors)),
-             list(map(_requires_grad, tensors)) if compares_grad else []))
 
 
 def _patched(kinds: List[type], traced: TracedRun) -> "List[Tuple[type, str]]":

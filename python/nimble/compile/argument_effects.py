@@ -42,20 +42,20 @@ class _Argument(NamedTuple):
 
 
 class ArgumentEffects:
-    """written: the numbers of the tensors that it writes to. made: of the outputs that a run makes anew. any: whether there are others, or
-    written tensors."""
+    """written: the numbers of the tensors that it writes to. made: of the outputs that a run makes anew. copied: the numbers of
+    arguments that a graph has copies of, so that returned() writes to them."""
 
     def __init__(self, written: FrozenSet[int], elsewhere: "Dict[int, _View | _Argument]", outputs: Any) -> None:
         self.written = written
         self.made = [number for number in range(len(outputs)) if number not in elsewhere]
         self._elsewhere = list(elsewhere.items())
         self._count, self._is_list = len(outputs), isinstance(outputs, list)
-        self.any = bool(written or elsewhere)
+
+    def any(self) -> bool:
+        return bool(self.written or self._elsewhere)
 
     def returned(self, made: Sequence[Any], arguments: Sequence[Any], copied: Iterable[int]) -> Any:
         """What the function returns. made: the outputs that a run has made, and after these the values of the arguments `copied`."""
-        if not self.any:
-            return made if self._is_list else tuple(made)
         outputs: List[Any] = list(made[:len(self.made)])
         for number, value in zip(copied, made[len(self.made):]):
             arguments[number].copy_(value)

@@ -63,8 +63,8 @@ class CompiledFunction:
         entry = self._entries.get(key)
         if entry is not None and entry.is_trusted:
             graph = entry.graph
-            if graph is not None:
-                outputs = graph.run(others, False, lambda: entry.is_at([inputs[number] for number in self._static]))
+            if graph is not None and entry.is_at([inputs[number] for number in self._static]):
+                outputs = graph.run(others, False)
                 if outputs is not CHANGED:
                     self.served += 1
                     inputs.clear()

@@ -22,7 +22,6 @@ from nimble.graphs.graph_io import GraphReport, Options
 from nimble.graphs.prepared import PreparedGraph, prepare
 from nimble.guards import switches
 from nimble.guards.signatures import Call
-from nimble.guards.tensor_words import Addresses
 from nimble.settings import Settings
 
 COMPARED = 3  # calls, before a graph is trusted
@@ -72,11 +71,11 @@ class GraphedCall:
         self.prepare_seconds = 0.0
         self.why_without: Optional[str] = None
         self._engine, self._model, self._written, self._most_moves = engine, model, written, most_moves
-        self._addresses: Optional[Addresses] = None  # of the static arguments
+        self._addresses: List[int] = []  # of each static argument
 
     def is_at(self, static: Sequence[Any]) -> bool:
         """Whether the static arguments have the graph's addresses."""
-        return self._addresses is not None and self._addresses.are_same(static)
+        return list(map(torch.Tensor.data_ptr, static)) == self._addresses
 
     def advance(self, static: List[Any], others: List[Any]) -> Any:
         """Prepares or compares with a call that no trusted graph serves. Returns what the function returns, or WITHOUT if it was not
@@ -121,11 +120,11 @@ class GraphedCall:
             raise ValueError("other ranks may be waiting for what it sends, which preparing would send more often")
         if not engine.has_room(device):
             raise ValueError("too little of the GPU's memory is free")
-        addresses = Addresses(static, range(len(static)))
+        addresses = list(map(torch.Tensor.data_ptr, static))
         began = time.perf_counter()
         with torch.no_grad():
             graph = prepare(module, call, engine.backend, engine.options, is_compared=False)
-        graph.forget_module(may_run_ahead=True)  # the arguments are checked at each call, and the function keeps what else it reads
+        graph.forget_module()  # the arguments are checked at each call
         if not engine.has_room(device):
             graph.close()
             raise ValueError("with its graph too little of the GPU's memory would be free")

@@ -25,7 +25,6 @@ from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCal
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.guards import switches
-from nimble.guards.tensor_words import Addresses, TensorWords, shape_layout
 from nimble.nesting import unless_others_prepare
 from nimble.objects.memory import storage_address
 from nimble.objects.plain import SCALARS, plain_key
@@ -35,6 +34,9 @@ _STALE = 4 * MOST_ADDRESSES  # calls of others, after which the least recently u
 
 Run = Callable[[List[Any]], Any]  # may empty the list
 Static = Callable[[Sequence[Any]], AbstractSet[int]]  # the numbers of static inputs, for the arguments of a first call
+# Takes a tenth of the time of a loop.
+_are_at: "Optional[Callable[[List[Any], List[Optional[int]], List[int]], bool]]" = getattr(
+    torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 _MOST_MOVES = 4
 _BEFORE = "before it was prepared"
 _MOVES = "its weights move again and again"
@@ -68,23 +70,26 @@ class _Inputs:
         elif len(devices) > 1 or next(iter(devices)).type != device_type:
             self.why = self.why or f"it reads memory on {', '.join(sorted(map(str, devices)))}, not on one {device_type} device"
 
-    def addresses(self, arguments: Sequence[Any]) -> Tuple[int, ...]:
-        return tuple([arguments[number].data_ptr() for number in self.static])
+    def addresses(self, arguments: Sequence[Any]) -> List[int]:
+        return [arguments[number].data_ptr() for number in self.static]
 
-    def given(self, arguments: Sequence[Any]) -> List[Any]:
-        """Those that are copied."""
-        return [arguments[number] for number in self.copied]
+    def are_at(self, arguments: List[Any], addresses: List[Optional[int]]) -> bool:
+        """Whether the static inputs have these addresses, by their numbers."""
+        if _are_at is not None:
+            return bool(_are_at(arguments, addresses, self.static))
+        return all(arguments[number].data_ptr() == addresses[number] for number in self.static)
 
-    def key(self, arguments: Sequence[Any]) -> Tuple[switches.Kernels, Hashable, Hashable]:
+    def key(self, arguments: Sequence[Any]) -> Hashable:
         """Equal for calls that one CUDA graph may serve, if their static inputs have the same addresses."""
-        return switches.kernels(), self.shapes(arguments), self.values(arguments)
-
-    def shapes(self, arguments: Sequence[Any]) -> Hashable:
-        return tuple([(each.shape, each.stride(), each.dtype) for each in self.given(arguments)])
-
-    def values(self, arguments: Sequence[Any]) -> Hashable:
-        return (*[plain_key(arguments[number]) for number in self.plain],
-                *[(arguments[number].dtype, plain_key(arguments[number].item())) for number in self.scalars])
+        parts: List[Hashable] = [switches.kernels()]
+        for number in self.copied:
+            each = arguments[number]
+            parts.append((each.shape, each.stride(), each.dtype))
+        for number in self.plain:
+            parts.append(plain_key(arguments[number]))
+        for number in self.scalars:
+            parts.append((arguments[number].dtype, plain_key(arguments[number].item())))
+        return tuple(parts)
 
 
 def _is_number(tensor: torch.Tensor) -> bool:
@@ -95,16 +100,15 @@ def _is_number(tensor: torch.Tensor) -> bool:
 class _Kind:
     """Calls of one kind, after the first.
 
-    calls: those that no trusted CUDA graph served; served: the others. began, used: the numbers of its first and its last call among
-    those of the traced graph."""
+    calls: those that no trusted CUDA graph served; served: the others. addresses: of static inputs, by their numbers. began, used: the
+    numbers of its first and its last call among those of the traced graph."""
 
-    def __init__(self, began: int, key: Tuple[switches.Kernels, Hashable, Hashable], inputs: _Inputs, arguments: Sequence[Any], run: Run,
-                 engine: Engine, effects: ArgumentEffects) -> None:
+    def __init__(self, began: int, key: Hashable, inputs: _Inputs, arguments: Sequence[Any], run: Run, engine: Engine,
+                 effects: ArgumentEffects) -> None:
         self.calls, self.served = 1, 0
         self.began = self.used = began
         self.key = key
-        self._static, self._first = Addresses(arguments, inputs.static), Addresses(arguments, inputs.static[:1])
-        self._shapes = TensorWords(shape_layout, inputs.copied, inputs.shapes, arguments)
+        self.addresses = [each.data_ptr() if number in inputs.static else None for number, each in enumerate(arguments)]
         self.effects = effects
         self.copied = [number for number in inputs.copied if number in effects.written]
         self._inputs = inputs
@@ -120,17 +124,7 @@ class _Kind:
         return [arguments[number] for number in self._inputs.static]
 
     def others(self, arguments: Sequence[Any]) -> List[Any]:
-        return self._inputs.given(arguments)
-
-    def is_likely(self, arguments: Sequence[Any]) -> bool:
-        """Whether a call is of this kind if is_still() says so, too."""
-        values = self.key[2]
-        return (self._first.are_same(arguments) and self._shapes.are_same(arguments)
-                and (not values or self._inputs.values(arguments) == values))
-
-    def is_still(self, arguments: Sequence[Any]) -> bool:
-        """Whether the static inputs are where they were, and PyTorch has the same switches."""
-        return self._static.are_same(arguments) and switches.kernels() is self.key[0]
+        return [arguments[number] for number in self._inputs.copied]
 
     def seconds_saved(self) -> float:
         """By its CUDA graph, in all, less what preparing it has taken."""
@@ -141,7 +135,7 @@ class _Kind:
     def is_apart(self, arguments: Sequence[Any]) -> bool:
         """Whether no argument that a CUDA graph copies shares memory with others, where that matters."""
         graph = self.call.graph
-        if not self.effects.any and (graph is None or not graph.writes):
+        if not self.effects.any() and (graph is None or not graph.writes):
             return True
         return are_apart(arguments, self._inputs.copied, self.static_memory)
 
@@ -192,8 +186,7 @@ class TracedGraph:
         self._kinds: Dict[Hashable, Dict[Tuple[int, ...], "_Kind | str"]] = {}  # by key and addresses; or why there is none
         self._calls = self._moves = 0  # moves: times that static inputs have moved before a CUDA graph had paid for itself
         self._follows, self._was_part = follows, False
-        self._last: Optional[_Kind] = None  # of the last call, and of the one after its last call of each kind
-        self._after: Dict[Optional[_Kind], _Kind] = {}
+        self._last: Optional[_Kind] = None  # which the next call may repeat
         self._advancing = threading.Lock()
         self._process = os.getpid()
         self._why = why
@@ -210,21 +203,24 @@ class TracedGraph:
             inputs = self._inputs = _Inputs(arguments, self._static(arguments), self._engine.backend.device_type)
         if inputs.why is not None:
             return self._run_as_traced(inputs.why, arguments)
-        expected = self._after.get(self._last)
-        if expected is not None and expected.is_likely(arguments) and expected.is_apart(arguments):
-            outputs = self._served(expected, arguments, is_sure=False)
-            if outputs is not CHANGED:
-                return outputs
-        key = inputs.key(arguments)
-        kind = self._kinds.get(key, {}).get(inputs.addresses(arguments))
+        arguments = list(arguments)
+        key, kind = inputs.key(arguments), self._last
+        if kind is None or kind.key != key or not inputs.are_at(arguments, kind.addresses):
+            kind = self._kinds.get(key, {}).get(tuple(inputs.addresses(arguments)))
         if isinstance(kind, str):
             return self._run_as_traced(kind, arguments)
         if kind is not None:
             if not kind.is_apart(arguments):
                 return self._run_as_traced("its arguments share memory", arguments)
-            outputs = self._served(kind, arguments, is_sure=True)
-            if outputs is not CHANGED:
-                return outputs
+            graph = kind.call.graph
+            if graph is not None and kind.call.is_trusted:
+                made = graph.run(kind.others(arguments), False)
+                if made is not CHANGED:
+                    self.served += 1
+                    kind.served += 1
+                    kind.used = self._calls
+                    self._last = kind
+                    return kind.returned(made, arguments)
         if not self._advancing.acquire(blocking=False):
             return self._run_as_traced("while another thread prepared it", arguments)
         try:
@@ -234,22 +230,6 @@ class TracedGraph:
                 return self._advance(kind, arguments) if kind is not None else self._begin(inputs, key, arguments)
         finally:
             self._advancing.release()
-
-    def _served(self, kind: _Kind, arguments: Sequence[Any], is_sure: bool) -> Any:
-        """The outputs of a call of the kind; CHANGED where no CUDA graph serves it. Unless it `is_sure` that the call is of the kind, a
-        CUDA graph that writes to its own memory only is launched before that is checked."""
-        graph = kind.call.graph
-        if graph is None or not kind.call.is_trusted:
-            return CHANGED
-        made = graph.run(kind.others(arguments), False, None if is_sure else lambda: kind.is_still(arguments))
-        if made is CHANGED:
-            return CHANGED
-        self.served += 1
-        kind.served += 1
-        kind.used = self._calls
-        self._after[self._last] = kind
-        self._last = kind
-        return kind.returned(made, arguments)
 
     def static_memory(self) -> "FrozenSet[int]":
         """The addresses of the storages of static inputs, of calls so far."""
@@ -299,7 +279,7 @@ class TracedGraph:
                     return outputs  # another call tells what lies in the memory of which argument
         except Exception as error:
             kind = str(error) or type(error).__name__
-        self._kinds.setdefault(key, {})[inputs.addresses(arguments)] = kind
+        self._kinds.setdefault(key, {})[tuple(inputs.addresses(arguments))] = kind
         return outputs
 
     def _advance(self, kind: _Kind, arguments: Sequence[Any]) -> Any:
@@ -329,8 +309,8 @@ class TracedGraph:
             self._remove(each)
 
     def _remove(self, kind: _Kind) -> None:
-        self._last = None
-        self._after.clear()
+        if self._last is kind:
+            self._last = None
         kind.call.let_go()
         kinds = self._kinds[kind.key]
         for addresses in [addresses for addresses, each in kinds.items() if each is kind]:

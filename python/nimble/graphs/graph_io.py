@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from operator import is_, itemgetter
-from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils import _pytree
@@ -77,10 +76,10 @@ class Input:
 
     def __init__(self, number: int, like: torch.Tensor, trains: bool = False) -> None:
         self.number = number
-        self.repeats = repeats_of(like)
-        source = once(like.detach(), self.repeats)
+        self._repeats = repeats_of(like)
+        source = once(like.detach(), self._repeats)
         self.memory = torch.empty_strided(source.shape, source.stride(), dtype=like.dtype, device=like.device).copy_(source)
-        self.tensor = self.memory.expand(like.shape) if self.repeats else self.memory
+        self.tensor = self.memory.expand(like.shape) if self._repeats else self.memory
         if trains or like.requires_grad:
             self.tensor = self.tensor.data.requires_grad_(like.requires_grad)
         if type(like) is torch.nn.Parameter:
@@ -90,8 +89,7 @@ class Input:
 
     def take(self, tensor: torch.Tensor) -> None:
         if tensor is not self.tensor:
-            source = tensor.detach() if tensor.requires_grad else tensor
-            self.memory.copy_(once(source, self.repeats) if self.repeats else source, non_blocking=True)
+            self.memory.copy_(once(tensor.detach(), self._repeats), non_blocking=True)
 
 
 class InputCopier:
@@ -100,9 +98,6 @@ class InputCopier:
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._places = [(each, each.number, each.tensor) for each in inputs]
-        self._together: Optional[List[torch.Tensor]] = None  # that one call copies to
-        if len(inputs) > 1 and not any(each.repeats for each in inputs) and hasattr(torch, "_foreach_copy_"):
-            self._together = [each.memory for each in inputs]
         ranges = sorted((i.memory.data_ptr(), i.memory.data_ptr() + extent(i.memory)) for i in inputs if i.memory.numel() > 0)
         self._begins, self._ends = [begin for begin, _ in ranges], [end for _, end in ranges]
         self._first, self._end = (ranges[0][0], ranges[-1][1]) if len(ranges) > 1 else (0, 0)  # alone, it can only be all of it
@@ -114,10 +109,6 @@ class InputCopier:
             if given is not mine and first <= given.data_ptr() < end:
                 leaves = [self._apart(leaf) for leaf in leaves]
                 break
-        if self._together is not None and all([leaves[number] is not mine for _, number, mine in self._places]):
-            given = [leaves[number] for _, number, _ in self._places]
-            torch._foreach_copy_(self._together, [t.detach() if t.requires_grad else t for t in given], non_blocking=True)
-            return
         for each, number, _ in self._places:
             each.take(leaves[number])
 
@@ -156,8 +147,6 @@ class Results:
                     places[id(leaf)] = len(self.made)
                     self.made.append(leaf)
                 self._plan.append((None, places[id(leaf)], None))
-        self._are_all_made = [place for _, place, _ in self._plan] == list(range(len(self._plan)))
-        self._rebuilt = _rebuilder(outputs, leaves, self._structure)
 
     def copied(self) -> List[torch.Tensor]:
         """Copies of `made` with their current values."""
@@ -167,18 +156,9 @@ class Results:
 
     def returned(self, made: "List[torch.Tensor]", arguments: Sequence[Any]) -> Any:
         """The result of a call, with these in place of `made`."""
-        leaves = made if self._are_all_made else [
-            kept if argument is None and place is None else made[place] if place is not None else arguments[argument or 0]
-            for argument, place, kept in self._plan]
-        return self._rebuilt(leaves)
-
-
-def _rebuilder(outputs: Any, leaves: List[Any], structure: Any) -> "Callable[[List[Any]], Any]":
-    """tree_unflatten() for this structure, which takes ten times as long as a list or a tuple."""
-    kind = type(outputs)
-    if kind in (list, tuple) and len(outputs) == len(leaves) and all(map(is_, outputs, leaves)):
-        return kind  # type: ignore[no-any-return]
-    return itemgetter(0) if leaves and outputs is leaves[0] else lambda leaves: _pytree.tree_unflatten(leaves, structure)
+        leaves = [kept if argument is None and place is None else made[place] if place is not None else arguments[argument or 0]
+                  for argument, place, kept in self._plan]
+        return _pytree.tree_unflatten(leaves, self._structure)
 
 
 def with_inputs(call: Call, inputs: List[Input]) -> List[Any]:

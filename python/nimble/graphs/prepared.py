@@ -62,7 +62,6 @@ class PreparedGraph:
         self._also_read = work.found_elsewhere  # memory that the module finds outside of itself
         self._of_module = frozenset(map(storage_address, guard.memory())) if written else frozenset()
         self._own_written = frozenset(map(storage_address, own_written))
-        self.writes = bool(written or own_written)  # to arguments, or to the module's tensors
         self._seconds = seconds
         self._lock = threading.Lock()
         self._results = Results(captured.outputs, inputs, zip(own, own))
@@ -72,13 +71,18 @@ class PreparedGraph:
     def runs_ahead(self) -> bool:
         return self._ahead is not None
 
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to arguments, or to the module's tensors."""
+        return bool(self._written or self._own_written)
+
     def __call__(self, call: Call, static_outputs: bool, fits: "Optional[Callable[[], bool]]" = None) -> Any:
         """Runs the graph with the arguments of a call of its key. The outputs are the caller's own, unless static_outputs asks for the
         graph's, which the next run overwrites. Returns CHANGED where the graph runs ahead and no longer fits the module. `fits` says
         so where the owner guards the module (forget_module())."""
-        if self.writes:
+        if self._written or self._own_written:
             check_apart(call, self._inputs, self._written, self._of_module, self._own_written)
-        if fits is None and self._knows_module and self._ahead is not None:
+        if fits is None and self._knows_module:
             fits = self._fits_module
         return self.run(call.leaves, static_outputs, fits)
 
@@ -86,10 +90,11 @@ class PreparedGraph:
         """The same for the leaves of a call of its signature, where the graph writes to none of them. CHANGED also where PyTorch's
         switches have changed."""
         with self._lock:
-            if fits is None and self._knows_module and self._ahead is not None:
+            if fits is None and self._knows_module:
                 fits = self._fits
-            checks_after = fits is not None and bool(self._ahead)  # a tensor that is held can also lose its memory
-            if fits is not None and not checks_after and not fits():
+            ahead = self._ahead if fits is not None else None
+            checks_after = bool(ahead)  # a tensor that is held can also lose its memory
+            if ahead is not None and fits is not None and not checks_after and not fits():
                 return CHANGED
             self._captured.follow()
             self._take(leaves)

@@ -80,7 +80,7 @@ class ModuleGuard(Guard):
         self._slots = [where for where, _ in slots], [name for _, name in slots]
         registered_now = _values(self._registered)  # None, too
         self._tensors: List[torch.Tensor] = [t for t in registered_now if t is not None] + [t for _, _, t, _ in self._plain]
-        self._metadata = Metadata(self._tensors, trains, have_places=True)
+        self._metadata = Metadata(self._tensors, trains)
         # The host read the tensors on other devices when the graph was captured.
         self._elsewhere = [t for t in self._tensors if t.device.type != device_type]
         self._kinds = list(dict.fromkeys(map(type, self._modules)))
@@ -95,6 +95,7 @@ class ModuleGuard(Guard):
     def _look(self) -> List[Any]:
         """The values compared each time, in the order of _PARTS."""
         return [
+            list(map(torch.Tensor.data_ptr, self._tensors)),
             [m.training for m in self._flagged],
             [getattr(kind, "forward", None) for kind in self._kinds],
             list(map(host_key, self._elsewhere)),
@@ -129,7 +130,7 @@ class ModuleGuard(Guard):
                 if text is not None:
                     return text
                 self._versions_have_changed = False
-            return self._metadata.difference() or _different(_PARTS, self._look(), self._seen)
+            return _different(_PARTS, self._look(), self._seen) or self._metadata.difference()
 
     def _difference_in_dictionaries(self) -> Optional[str]:
         versions_now = versions_of(self._namespaces)
@@ -155,6 +156,7 @@ def _different(parts: _Parts, now: List[Any], before: List[Any]) -> Optional[str
 
 
 _PARTS: _Parts = (
+    ("a parameter or buffer has other storage", eq),
     ("a training flag has changed", eq),
     ("a class's forward method was replaced", _are_identical),
     ("a tensor on another device has changed", eq),

@@ -11,8 +11,6 @@ from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 import torch
 from torch.autograd import forward_ad as _forward_ad
 
-from nimble import native
-
 # A switch is anything that torch._C can get and set by functions of one name, which includes switches of later releases. The
 # setters for attention have different names, and two switches have no setter.
 _ATTENTION = "_sdp_enabled"
@@ -60,12 +58,7 @@ def _getters(of: Any) -> "List[Callable[[], Any]]":
         precisions = [functools.partial(of._get_fp32_precision_getter, *part) for part in _PRECISIONS]
     else:
         precisions = [getattr(of, name) for name in _OLD_PRECISIONS if hasattr(of, name)]
-    return [*(_number_of(getattr(of, name)) for name in names if _tells(getattr(of, name))), *precisions]
-
-
-def _number_of(getter: "Callable[[], Any]") -> "Callable[[], Any]":
-    """The getter; for one of the members of an enum of pybind11 that of their numbers, which are compared in a tenth of the time."""
-    return (lambda: getter().value) if hasattr(type(getter()), "__members__") else getter
+    return [*(getattr(of, name) for name in names if _tells(getattr(of, name))), *precisions]
 
 
 def _tells(getter: "Callable[[], Any]") -> bool:
@@ -124,7 +117,7 @@ def _of_python() -> "List[Callable[[], Any]]":
     return [functools.partial(space.get, name) for space, name in places if name in space]
 
 
-_GET += [*_of_python(), lambda: _default_device()[1] if _FUNCTION_MODES() else None]
+_GET += _of_python()
 
 
 def state() -> "Tuple[Hashable, ...]":
@@ -144,9 +137,10 @@ _last: "Tuple[List[Any], Kernels]" = [], Kernels()
 def kernels() -> Kernels:
     """state() without the modes of gradients, which are in the signature where they matter."""
     global _last
+    values = [get() for get in _GET]
+    values.append(_default_device()[1])
     before, found = _last
-    if not native.all_equal(_GET, before):
-        values = [get() for get in _GET]
+    if values != before:
         found = _known.setdefault(tuple([tuple(value) if type(value) is list else value for value in values]), Kernels())
         _last = values, found
     return found

@@ -131,8 +131,6 @@ def test_more_switches(auto):
                          (lambda: torch.backends.cuda.enable_flash_sdp(False),
                           lambda: torch.backends.cuda.enable_flash_sdp(True)),
                          (lambda: torch.backends.cuda.enable_math_sdp(False), lambda: torch.backends.cuda.enable_math_sdp(True)),
-                         (lambda: torch.backends.cuda.preferred_linalg_library("cusolver"),
-                          lambda: torch.backends.cuda.preferred_linalg_library("default")),
                          (lambda: torch.set_default_device("meta"), lambda: torch.set_default_device(None))):
         change()
         assert switches.state() != before and switches.why_eager() is None

@@ -53,11 +53,11 @@ def module():
     return Square()
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["words", "asked"])
+@pytest.fixture(autouse=True, params=[True, False], ids=["quick", "slow"])
 def quick(request, monkeypatch):
-    """With the words of tensors' memory, and without."""
+    """With this PyTorch's quick comparison of tensors' metadata, and without."""
     if not request.param:
-        monkeypatch.setattr("nimble.native.watched", lambda *_: None)
+        monkeypatch.setattr("nimble.auto.traced_guard.metadata_check", lambda tensors: None)
 
 
 def guarded(module, device="cpu"):

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/service.h"
+#include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
 #include "shim/process/log.h"
@@ -315,7 +316,8 @@ void AutoSink::replay_by(Recording& recording, const std::string& schedule, cons
 }
 
 // The first thread to come does it; not once there is something to replay.
-void AutoSink::stand_aside(const std::string& why) noexcept try {
+void AutoSink::stand_aside(std::string_view why) noexcept try {
+  const MemoryReserve reserve;  // else nobody is told where there is no memory
   const std::lock_guard lock(aside_mutex_);
   for (const Phase from : {Phase::recording, Phase::analyzing}) {
     Phase phase = from;
@@ -324,8 +326,8 @@ void AutoSink::stand_aside(const std::string& why) noexcept try {
       recording->store->drop();
       if (!recording->watched.exchange(true)) recording_.end(recording);  // no one else does
     }
-    state_.say(why);
-    options_.log(ReplayLog::warning, "auto stops: " + why + ". The program continues without Nimble.");
+    state_.say(std::string(why));
+    options_.log(ReplayLog::warning, "auto stops: " + std::string(why) + ". The program continues without Nimble.");
   }
 } catch (...) {
 }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/input/trace_store.h"
@@ -109,7 +110,7 @@ class AutoSink final : public CallSink {
   void take_over();
   void check_whether_it_matches();
   void record_again(std::unique_ptr<Recording> next);
-  void stand_aside(const std::string& why) noexcept;
+  void stand_aside(std::string_view why) noexcept;
 
   const AutoOptions options_;
   CallContext& context_;

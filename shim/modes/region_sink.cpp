@@ -5,6 +5,7 @@
 
 #include "analyzer/service.h"
 #include "nimble/internal/launch_params.h"
+#include "nimble/internal/process/memory_reserve.h"
 #include "replayer/driver/current_context.h"
 #include "replayer/schedule/schedule_reader.h"
 #include "shim/rewrite/context_wait.h"
@@ -75,6 +76,7 @@ bool RegionSink::give_back(const Call& call) noexcept try {
   // Or it has ended while the driver refused this call.
   const bool gives = mine && !mine->gave_way_ && (mine->recorder_->give_back(call) || mine->is_broken());
   if (!gives) return give_graphs_back(call);
+  const MemoryReserve reserve;
   mine->gave_way_ = true;
   mine->becomes(ProgramRegion::State::refused, kHostIsFull);
   mine->store_->drop();

@@ -1,4 +1,4 @@
-// WorkspaceTable: memory that kernels keep intermediate results in, recognised by what the kernels do with it.
+// Workspaces: memory that kernels keep intermediate results in, recognised by what the kernels do with it.
 //
 // A library gives such memory to its kernels for partial sums or counters. A store to it may go unseen (observed.h):
 // the kernel may store what an earlier launch has left, or put back what was there. But memory that nothing has filled

@@ -138,7 +138,7 @@ EXTENTS = {
     "a remainder is half as large": ("../addresses/range.cpp", "* divisors - 1;", "* divisors / 2;"),
     "a quotient is by the largest alone": ("../addresses/range.cpp", "hi = y.lo == 0 ? x.hi : x.hi / y.lo;", "hi = y.hi == 0 ? x.hi : x.hi / y.hi;"),
     "an upper half is another operand's": (
-        "sass_addresses/wide_sums.cpp", "wide_operand(low, lows[i], high, highs[best[i]], depth)", "wide_operand(low, lows[i], high, highs[(best[i] + 1) % 3], depth)"),
+        "sass_addresses/wide_sums.cpp", "wide_operand(low, lows[i], high, highs[(*order)[i]], depth)", "wide_operand(low, lows[i], high, highs[((*order)[i] + 1) % 3], depth)"),
     "what is negated is added": (
         "sass_addresses/narrow.cpp", "return operand.negated ? list_.negate(id) : id;", "return id;"),
     "a sum of three is one of two": (

@@ -23,8 +23,10 @@ def may_have_cudnn_dropout(device_type: str) -> bool:
         return True  # the collector does not list objects that the program has frozen
     try:
         objects = gc.get_objects()
-        kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, (torch.nn.RNNBase, torch.jit.ScriptModule))}
-        return bool(kinds) and any(_has_dropout(each, device_type) for each in objects if type(each) in kinds)
+        types = list(map(type, objects))
+        kinds = dict(zip(map(id, types), types))  # by identity: a metaclass may make its types unhashable
+        recurrent = {id(kind) for kind in kinds.values() if issubclass(kind, (torch.nn.RNNBase, torch.jit.ScriptModule))}
+        return bool(recurrent) and any(_has_dropout(each, device_type) for each in objects if id(type(each)) in recurrent)
     except Exception:  # another thread is making one
         return True
 

@@ -49,7 +49,13 @@ def test_who_may_have_dropout():
         gc.collect()
         return cudnn_dropout.may_have_cudnn_dropout("cpu")
 
+    class Unhashable(type):
+        def __eq__(cls, other):
+            return cls is other
+
+    unhashable = Unhashable("OfAnUnhashableType", (), {})()
     assert not has()
+    assert any(each is unhashable for each in gc.get_objects())
     gru = torch.nn.GRU(3, 3, 2, dropout=0.5)
     assert has() and not cudnn_dropout.may_have_cudnn_dropout("cuda")
     scripted = torch.jit.script(gru)

@@ -104,6 +104,8 @@ class Onlookers {
   // Closes its gate, and waits until no launch is in it, so none of this thread may be. For an owner whose launches
   // come from several threads, under the lock with which it calls begun().
   void close_gate(Work& work);
+  // The same without waiting: whether no launch is in it.
+  bool try_close_gate(Work& work);
   // Whether it may be running in our order, as far as that is known without asking.
   bool may_run(Work& work);
   // Its owner lets go of it. While it may run it is still held against what comes.

@@ -1,4 +1,5 @@
-// When launches may come by a work's gate, and what of them has to be known: with the lock, but for close_gate().
+// When launches may come by a work's gate, and what of them has to be known: with the lock, but for close_gate() and
+// try_close_gate().
 #include <thread>
 
 #include "replayer/onlookers/onlookers.h"
@@ -58,13 +59,17 @@ void Onlookers::open_gate(Work& work, const Launch& launch) {
 }
 
 void Onlookers::close_gate(Work& work) {
-  const StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_acquire);
-  if (!gate || (!gate->is_open() && !gate->is_busy())) return;
-  {
+  while (!try_close_gate(work)) std::this_thread::sleep_for(kBetweenLooks);
+}
+
+bool Onlookers::try_close_gate(Work& work) {
+  StreamClocks::Gate* const gate = work.gate_.load(std::memory_order_acquire);
+  if (!gate) return true;
+  if (gate->is_open()) {
     const std::lock_guard lock(mutex_);
-    StreamClocks::close(*work.gate_.load(std::memory_order_relaxed));
+    StreamClocks::close(*gate);
   }
-  while (gate->is_busy()) std::this_thread::sleep_for(kBetweenLooks);
+  return !gate->is_busy();
 }
 
 }  // namespace nimble

@@ -1,19 +1,27 @@
 // How regions are launched, and how what they have for that goes back to a program that needs it.
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <optional>
+#include <thread>
+#include <utility>
 
+#include "nimble/internal/process/not_cancelled.h"
 #include "replayer/driver/current_context.h"
 #include "shim/driver/guard.h"
 #include "shim/modes/region_sink.h"
 #include "shim/rewrite/context_wait.h"
+#include "shim/state/device_reader.h"
 #include "shim/state/entry.h"
 
 namespace nimble::shim {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};  // with work on the GPU, which may be waiting for this thread
+// With work on the GPU, and with launches, which wait for it where the driver's queue is full: it may be waiting for
+// this very thread.
+constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::microseconds kBetweenTries{20};
 
 }  // namespace
 
@@ -90,19 +98,33 @@ CUresult RegionSink::launch_in_an_order(ProgramRegion& region, const StreamRef& 
 
 bool RegionSink::give_graphs_back(const Call& call) {
   if (!loaded_.load(std::memory_order_acquire)) return false;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto gets = [&](const auto& try_it) {
+    while (!try_it()) {
+      if (std::chrono::steady_clock::now() >= end) return false;
+      std::this_thread::sleep_for(kBetweenTries);
+    }
+    return true;
+  };
+  const NotCancelled not_cancelled;
+  // Graphs are destroyed without a lock, when a capture may have begun again.
+  const RelaxedCaptures relaxed(driver_.cuThreadExchangeStreamCaptureMode_);
+  std::vector<std::unique_ptr<RegionGraph>> given;
   const std::lock_guard no_capture(mutex_);  // begins: the wait below would end it
   CUcontext context = nullptr;
   if (captures_.load() || driver_.cuCtxGetCurrent_(&context) != CUDA_SUCCESS) return false;
   const std::vector<ProgramRegion*> enough = enough_for(call, context);
+  if (enough.empty()) return false;
   std::vector<std::unique_lock<std::mutex>> no_launches;
   for (ProgramRegion* const region : enough) {
-    no_launches.emplace_back(region->work_->lock());
-    onlookers_.close_gate(*region->work_);
+    std::unique_lock<std::mutex>& lock = no_launches.emplace_back(region->work_->lock(), std::defer_lock);
+    if (!gets([&] { return lock.try_lock(); })) return false;
+    if (!gets([&] { return onlookers_.try_close_gate(*region->work_); })) return false;
   }
-  if (enough.empty() || !is_done_within(kPatience, context, context_, Guard::stay_inside)) return false;
+  if (!is_done_within(kPatience, context, context_, Guard::stay_inside)) return false;
   for (ProgramRegion* const region : enough) {
     region->becomes(ProgramRegion::State::stale, "the program needed its memory");
-    region->region_.reset();
+    given.push_back(std::move(region->region_));
   }
   return true;
 }

@@ -144,7 +144,8 @@ class Shortage(ProgramTest):
 
     def test_a_thread_that_is_cancelled_meanwhile_goes_on(self):
         for args, settings in ((("retired", "alloc"), GRAPHS),
-                               (("steps", 1200), {"mode": "auto", "NIMBLE_AUTO_LIMIT": 16})):
+                               (("steps", 1200), {"mode": "auto", "NIMBLE_AUTO_LIMIT": 16}),
+                               (("region", "enough"), {"mode": "regions"})):
             with self.subTest(args):
                 with_it, without = self.outputs(*args, "cancelled", **settings)
                 self.assertIn("digest", without)

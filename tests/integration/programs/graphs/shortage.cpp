@@ -186,7 +186,11 @@ struct Shortage : GraphProgram {
     }
     CUdeviceptr large = 0;
     const std::size_t bytes = how == "little" ? kOfGraph / 2 : how == "hopeless" ? 2 * kMost : kMost;
-    std::printf("told %d\n", cuMemAlloc(&large, bytes));
+    const CUresult told = [&] {
+      const Cancelled cancelled;
+      return cuMemAlloc(&large, bytes);
+    }();
+    std::printf("told %d\n", told);
     asked = true;
     if (racing.joinable()) racing.join();
     if (how == "busy") CHECK(cuMemsetD32Async(flag, 1, 1, stream));

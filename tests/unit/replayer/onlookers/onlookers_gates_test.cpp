@@ -118,6 +118,7 @@ TEST_F(GatesTest, WhatMayNotBeSoAnyMoreClosesTheGate) {
     onlookers_.went(call, CUDA_SUCCESS, onlookers_.comes(call, met, graph_));
   }));
   EXPECT_TRUE(closes([&] { onlookers_.close_gate(*graph_); }));
+  EXPECT_TRUE(closes([&] { EXPECT_TRUE(onlookers_.try_close_gate(*graph_)); }));
   EXPECT_TRUE(closes([&] {
     Call peer;
     peer.kind = CallKind::hidden;
@@ -125,6 +126,15 @@ TEST_F(GatesTest, WhatMayNotBeSoAnyMoreClosesTheGate) {
     EXPECT_TRUE(make(peer));
   }));
   EXPECT_EQ(begin(), Way::not_at_all);
+}
+
+TEST_F(GatesTest, WhoTriesToCloseItDoesNotWaitForALaunchThatIsInIt) {
+  begin();
+  ASSERT_TRUE(Onlookers::enter_gate(*graph_, kA.ref));
+  EXPECT_FALSE(onlookers_.try_close_gate(*graph_));
+  Onlookers::leave_gate(*graph_);
+  EXPECT_FALSE(Onlookers::enter_gate(*graph_, kA.ref));
+  EXPECT_TRUE(onlookers_.try_close_gate(*graph_));
 }
 
 TEST_F(GatesTest, OfStreamsThatTheLegacyOneOrdersEachLaunchIsLookedAt) {

@@ -154,7 +154,7 @@ std::optional<ExpressionId> Addresses::wide_param(std::uint32_t low, unsigned lo
   return std::nullopt;
 }
 
-// A sum of 64 bits to whose upper half something was added.
+// A 64-bit sum with something added to its upper half.
 std::optional<ExpressionId> Addresses::wide_sum_above(ValueId low_half, std::uint32_t low, unsigned low_index,
                                                       std::uint32_t high, int depth) {
   const Instruction& of_high = flow_.instructions[high];

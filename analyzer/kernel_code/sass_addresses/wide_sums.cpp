@@ -50,8 +50,8 @@ Carries carries_between(const ControlFlow& flow, const Values& values, std::uint
   return takes_second ? Carries::both : Carries::one;
 }
 
-// The order of three upper halves that says most of which lower half each belongs to; nothing if each order has a pair
-// that cannot be. `score` of a lower half and an upper one: negative if they cannot.
+// Which of three upper halves belongs to which lower half: the assignment with the highest total score. Nothing if
+// every assignment has an impossible pair. `score`: of a lower and an upper half; negative if they cannot be a pair.
 template <typename Score>
 std::optional<std::array<unsigned, 3>> likeliest_order(Score score) {
   std::array<unsigned, 3> order{0, 1, 2}, best{0, 1, 2};

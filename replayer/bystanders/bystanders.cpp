@@ -24,22 +24,18 @@ Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
   }
 }
 
-void Bystanders::change(const State& state) {
-  if (state.version != published_.version) {
-    bool legacy = false;
-    for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
-      const StreamRef stream = s < state.streams.size() ? state.streams[s] : StreamRef{};
-      legacy = legacy || (stream.key && stream.is_legacy());
-      streams_[s].store(stream.key, std::memory_order_release);
-    }
-    legacy_.store(legacy, std::memory_order_release);
+void Bystanders::change_streams(const State& state) {
+  bool legacy = false;
+  for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
+    const StreamRef stream = s < state.streams.size() ? state.streams[s] : StreamRef{};
+    legacy = legacy || (stream.key && stream.is_legacy());
+    streams_[s].store(stream.key, std::memory_order_release);
   }
-  published_ = state;
-  open_.store(state.open, std::memory_order_release);
-  holding_.store(state.holding, std::memory_order_release);
-  capturing_.store(state.capturing, std::memory_order_release);
-  closing_.store(state.closing, std::memory_order_release);
-  auditing_.store(state.auditing, std::memory_order_release);
+  legacy_.store(legacy, std::memory_order_release);
+  version_ = state.version;
+}
+
+void Bystanders::change_arena(const State& state) {
   arena_bytes_.store(state.arena_bytes, std::memory_order_release);
   arena_.store(state.arena, std::memory_order_release);
 }
@@ -63,14 +59,14 @@ std::uint64_t Bystanders::ops() const {
 // Whether the op is on a stream that the player follows, or may make it follow a stream.
 inline bool Bystanders::may_be_of_the_step(const Call& call) const {
   if (is_followed(call.stream)) return true;
-  if (!open_.load(std::memory_order_acquire)) return false;
+  if (!is(kOpen)) return false;
   return std::any_of(firsts_.begin(), firsts_.end(),
                      [&](std::uint32_t op) { return could_be(schedule_, context_, op, call); });
 }
 
 // Whether the op, now done by the driver, may be the step's last. If no stream is followed the player knows.
 inline bool Bystanders::may_close(const Call& call) const {
-  if (!closing_.load(std::memory_order_acquire)) return false;
+  if (!is(kClosing)) return false;
   const auto key = [](const std::atomic<std::uint64_t>& stream) { return stream.load(std::memory_order_acquire); };
   return is_followed(call.stream) ||
          std::all_of(streams_.begin(), streams_.end(), [&](auto& s) { return key(s) == 0; });
@@ -79,7 +75,7 @@ inline bool Bystanders::may_close(const Call& call) const {
 // Whether the program cannot notice through the call that ops are held: HeldOps::shows() without the part that depends
 // on these ops.
 inline bool Bystanders::observes_nothing(const Call& call) const {
-  if (!holding_.load(std::memory_order_acquire)) return true;
+  if (!is(kHolding)) return true;
   if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
   // A record by the launch itself: a held record would come after it.
   if (call.event || call.event2) return false;
@@ -111,7 +107,7 @@ inline bool Bystanders::concerns_the_step(const Call& call) const {
 inline bool Bystanders::note_release(const Call& call) {
   if (call.kind != CallKind::free && call.kind != CallKind::free_async) return true;
   // It may become part of a graph: then it releases nothing now.
-  if (call.kind == CallKind::free_async && capturing_.load(std::memory_order_acquire)) return false;
+  if (call.kind == CallKind::free_async && is(kCapturing)) return false;
   return !in_arena(call.memory.address) && news.push({false, {.base = call.memory.address, .size = call.memory.size}});
 }
 
@@ -135,7 +131,7 @@ bool Bystanders::passes(const Call& call) {
       break;
   }
   if (concerns_the_step(call) || !observes_nothing(call)) return false;
-  if (is_op(call.kind) && auditing_.load(std::memory_order_acquire)) return false;
+  if (is_op(call.kind) && is(kAuditing)) return false;
   if (!note_release(call)) return false;
   count(call);
   return true;

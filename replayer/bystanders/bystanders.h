@@ -44,14 +44,20 @@ class Bystanders {
     bool closing = false;   // the next op that the driver finishes on the stream was the step's last
     bool auditing = false;  // memory may be restored on the stream: others have to wait
     bool operator==(const State& other) const {
-      const auto rest = [](const State& s) {
-        return std::tie(s.version, s.open, s.holding, s.capturing, s.arena, s.arena_bytes, s.closing, s.auditing);
-      };
+      const auto rest = [](const State& s) { return std::tuple(s.version, s.flags(), s.arena, s.arena_bytes); };
       return rest(*this) == rest(other);
     }
+    unsigned flags() const {
+      return (open ? kOpen : 0u) | (holding ? kHolding : 0u) | (capturing ? kCapturing : 0u) |
+             (closing ? kClosing : 0u) | (auditing ? kAuditing : 0u);
+    }
   };
+  // Stores only what has changed: a store costs every other thread a cache miss.
   void publish(const State& state) {
-    if (!(state == published_)) change(state);  // a store would cost every other thread a cache miss
+    if (state.version != version_) change_streams(state);
+    if (state.arena != arena_.load(std::memory_order_relaxed)) change_arena(state);
+    const unsigned flags = state.flags();
+    if (flags != flags_.load(std::memory_order_relaxed)) flags_.store(flags, std::memory_order_release);
   }
 
   // Whether the call passes, before the driver sees it. Notes releases of memory in `news`.
@@ -70,7 +76,11 @@ class Bystanders {
   MemoryNews news;
 
  private:
-  void change(const State& state);
+  enum Flag : unsigned { kOpen = 1, kHolding = 2, kCapturing = 4, kClosing = 8, kAuditing = 16 };
+
+  void change_streams(const State& state);
+  void change_arena(const State& state);
+  bool is(Flag flag) const { return (flags_.load(std::memory_order_acquire) & flag) != 0; }
   bool observes_nothing(const Call& call) const;
   bool is_followed(const StreamRef& stream) const {
     for (std::size_t s = 0; s < stream_count_; ++s)
@@ -89,15 +99,15 @@ class Bystanders {
 
   const Schedule& schedule_;
   CallContext& context_;
-  const std::size_t stream_count_;     // of the schedule
-  std::vector<std::uint32_t> firsts_;  // the first op of each stream, in each kind of step
-  bool waits_ = false;                 // some op depends on what last recorded an event
-  const bool rests_on_pointers_;       // Schedule::rests_on_pointers()
-  alignas(64) State published_;        // under the replayer's lock
+  const std::size_t stream_count_;         // of the schedule
+  std::vector<std::uint32_t> firsts_;      // the first op of each stream, in each kind of step
+  bool waits_ = false;                     // some op depends on what last recorded an event
+  const bool rests_on_pointers_;           // Schedule::rests_on_pointers()
+  alignas(64) std::uint64_t version_ = 0;  // of the streams; under the replayer's lock
 
   // What each call reads.
-  alignas(64) std::atomic<bool> open_{true};
-  std::atomic<bool> legacy_{false}, holding_{false}, capturing_{false}, closing_{false}, auditing_{false};
+  alignas(64) std::atomic<unsigned> flags_{kOpen};  // State::flags
+  std::atomic<bool> legacy_{false};
   std::atomic<std::uint64_t> arena_{0}, arena_bytes_{0};
   std::array<std::atomic<std::uint64_t>, kMaxStreams> streams_{};  // StreamRef::key; 0: none
 

@@ -323,13 +323,22 @@ class Replayer final : public ReplaySink {
       activity_.store(held, std::memory_order_release);  // the watchdog does not sleep while it is not 0
     }
     bystanders_->publish(player_->state());
-    const std::uint64_t matched = counters_.steps_replayed + counters_.steps_passed_through;
-    if (matched != steps_matched_.load(std::memory_order_relaxed) || player_->standing().aside()) {
-      steps_matched_.store(matched);
+    if (matched() != steps_matched_.load(std::memory_order_relaxed) || player_->standing().aside() ||
+        player_->standing().has_news() || player_->errors().any() != owes_.load(std::memory_order_relaxed) ||
+        player_->bound() != bound_.load(std::memory_order_relaxed))
+      publish_progress();
+  }
+
+  std::uint64_t matched() const { return counters_.steps_replayed + counters_.steps_passed_through; }
+
+  // What changes once a step at most. All threads read some of it at every call, and a store costs each of them a cache
+  // miss.
+  [[gnu::noinline]] void publish_progress() {
+    if (matched() != steps_matched_.load(std::memory_order_relaxed) || player_->standing().aside()) {
+      steps_matched_.store(matched());
       decisions_.say(player_->tuning().tuners(), counters_, options_);
     }
     if (player_->standing().has_news()) options_.log(ReplayLog::info, player_->standing().take_news());
-    // All threads read it at every call, and a store costs each of them a cache miss.
     if (player_->errors().any() != owes_.load(std::memory_order_relaxed)) owes_.store(player_->errors().any());
     if (player_->bound() != bound_.load(std::memory_order_relaxed)) bound_.store(player_->bound());
     if (!player_->standing().aside()) return;

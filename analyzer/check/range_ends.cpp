@@ -1,10 +1,11 @@
 #include "analyzer/check/range_ends.h"
+#include "analyzer/base/demangle.h"
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "analyzer/pointers/signature.h"
+#include "analyzer/pointers/parameter_types.h"
 #include "analyzer/report/describe.h"
 
 namespace nimble::shim {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/base/demangle.h"
 #include "analyzer/base/text.h"
 #include "analyzer/code_survey/deciding.h"
 #include "analyzer/code_survey/param_uses.h"
-#include "analyzer/pointers/signature.h"
 
 namespace nimble::analyzer {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "analyzer/base/demangle.h"
 #include "analyzer/base/errors.h"
-#include "analyzer/pointers/signature.h"
 #include "analyzer/report/describe.h"
 #include "analyzer/rules/expression.h"
 #include "analyzer/rules/shipped_rules.h"

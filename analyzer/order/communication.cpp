@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyzer/access/kernel_params.h"
-#include "analyzer/pointers/signature.h"
+#include "analyzer/base/demangle.h"
 
 namespace nimble::analyzer {
 namespace {

@@ -67,7 +67,7 @@ struct DependencyInput {
   std::vector<std::uint32_t> event;  // per op: the event of a record or wait, or that a launch records, else kNone
   std::vector<std::uint32_t> event2 = {};  // per op: a second one that a launch records, else kNone; empty: none at all
   // Per object: the address of one of the step's own; ops are ordered by what they share there. Empty: each has memory
-  // of its own, and a plan has to keep to the order that there is (analyzer/plan/memory_plan.h).
+  // of its own, and a plan has to keep to the order that there is (analyzer/plan/memory_layout.h).
   std::vector<std::uint64_t> place = {};
 };
 

@@ -1,9 +1,10 @@
 #include "analyzer/pointers/kernel_flow.h"
+#include "analyzer/base/demangle.h"
 
 #include <algorithm>
 
 #include "analyzer/memory/objects.h"
-#include "analyzer/pointers/signature.h"
+#include "analyzer/pointers/parameter_types.h"
 
 namespace nimble::analyzer {
 namespace {

@@ -26,7 +26,7 @@
 
 #include "analyzer/memory/objects.h"
 #include "analyzer/pointers/kernel_flow.h"
-#include "analyzer/pointers/signature.h"
+#include "analyzer/pointers/parameter_types.h"
 #include "analyzer/pointers/state/contents.h"
 #include "analyzer/pointers/state/op_completion.h"
 #include "analyzer/pointers/state/pointer_facts.h"

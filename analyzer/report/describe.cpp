@@ -1,7 +1,7 @@
 #include "analyzer/report/describe.h"
+#include "analyzer/base/demangle.h"
 
 #include "analyzer/base/text.h"
-#include "analyzer/pointers/signature.h"
 
 namespace nimble::analyzer {
 namespace {

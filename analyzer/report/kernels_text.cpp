@@ -4,10 +4,10 @@
 #include <functional>
 #include <utility>
 
+#include "analyzer/base/demangle.h"
 #include "analyzer/base/json_text.h"
 #include "analyzer/base/text.h"
 #include "analyzer/memory/objects.h"
-#include "analyzer/pointers/signature.h"
 #include "analyzer/report/kernels.h"
 
 namespace nimble::analyzer {

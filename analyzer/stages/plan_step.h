@@ -11,7 +11,7 @@
 #include "analyzer/base/errors.h"
 #include "analyzer/options.h"
 #include "analyzer/order/parallelism.h"
-#include "analyzer/plan/memory_plan.h"
+#include "analyzer/plan/memory_layout.h"
 #include "analyzer/policies/segment_plan.h"
 #include "analyzer/stages/cut_step.h"
 #include "analyzer/stages/find_order.h"

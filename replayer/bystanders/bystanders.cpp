@@ -24,20 +24,20 @@ Bystanders::Bystanders(const Schedule& schedule, CallContext& context)
   }
 }
 
-void Bystanders::change_streams(const State& state) {
+void Bystanders::change_streams(std::span<const StreamRef> streams, std::uint64_t version) {
   bool legacy = false;
   for (std::uint32_t s = 0; s < schedule_.streams.size(); ++s) {
-    const StreamRef stream = s < state.streams.size() ? state.streams[s] : StreamRef{};
+    const StreamRef stream = s < streams.size() ? streams[s] : StreamRef{};
     legacy = legacy || (stream.key && stream.is_legacy());
     streams_[s].store(stream.key, std::memory_order_release);
   }
   legacy_.store(legacy, std::memory_order_release);
-  version_ = state.version;
+  version_ = version;
 }
 
-void Bystanders::change_arena(const State& state) {
-  arena_bytes_.store(state.arena_bytes, std::memory_order_release);
-  arena_.store(state.arena, std::memory_order_release);
+void Bystanders::change_arena(std::uint64_t arena, std::uint64_t bytes) {
+  arena_bytes_.store(bytes, std::memory_order_release);
+  arena_.store(arena, std::memory_order_release);
 }
 
 inline void Bystanders::count(const Call& call) {
@@ -65,8 +65,9 @@ inline bool Bystanders::may_be_of_the_step(const Call& call) const {
 }
 
 // Whether the op, now done by the driver, may be the step's last. If no stream is followed the player knows.
-inline bool Bystanders::may_close(const Call& call) const {
-  if (!is(kClosing)) return false;
+inline bool Bystanders::may_close(const Call& call) const { return is(kClosing) && may_be_last(call); }
+
+bool Bystanders::may_be_last(const Call& call) const {
   const auto key = [](const std::atomic<std::uint64_t>& stream) { return stream.load(std::memory_order_acquire); };
   return is_followed(call.stream) ||
          std::all_of(streams_.begin(), streams_.end(), [&](auto& s) { return key(s) == 0; });
@@ -75,7 +76,11 @@ inline bool Bystanders::may_close(const Call& call) const {
 // Whether the program cannot notice through the call that ops are held: HeldOps::shows() without the part that depends
 // on these ops.
 inline bool Bystanders::observes_nothing(const Call& call) const {
-  if (!is(kHolding)) return true;
+  return cannot_observe(call) || !holding_.load(std::memory_order_acquire);
+}
+
+// Whatever is held.
+inline bool Bystanders::cannot_observe(const Call& call) const {
   if (!call.has_stream || call.stream.is_legacy() || legacy_.load(std::memory_order_acquire)) return false;
   // A record by the launch itself: a held record would come after it.
   if (call.event || call.event2) return false;

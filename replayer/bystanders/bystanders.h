@@ -44,20 +44,24 @@ class Bystanders {
     bool closing = false;   // the next op that the driver finishes on the stream was the step's last
     bool auditing = false;  // memory may be restored on the stream: others have to wait
     bool operator==(const State& other) const {
-      const auto rest = [](const State& s) { return std::tuple(s.version, s.flags(), s.arena, s.arena_bytes); };
+      const auto rest = [](const State& s) {
+        return std::tuple(s.version, s.flags(), s.holding, s.arena, s.arena_bytes);
+      };
       return rest(*this) == rest(other);
     }
-    unsigned flags() const {
-      return (open ? kOpen : 0u) | (holding ? kHolding : 0u) | (capturing ? kCapturing : 0u) |
-             (closing ? kClosing : 0u) | (auditing ? kAuditing : 0u);
+    unsigned flags() const {  // all but `holding`
+      return (open ? kOpen : 0u) | (capturing ? kCapturing : 0u) | (closing ? kClosing : 0u) |
+             (auditing ? kAuditing : 0u);
     }
   };
   // Stores only what has changed: a store costs every other thread a cache miss.
   void publish(const State& state) {
-    if (state.version != version_) change_streams(state);
-    if (state.arena != arena_.load(std::memory_order_relaxed)) change_arena(state);
+    if (state.version != version_) change_streams(state.streams, state.version);
+    if (state.arena != arena_.load(std::memory_order_relaxed)) change_arena(state.arena, state.arena_bytes);
     const unsigned flags = state.flags();
     if (flags != flags_.load(std::memory_order_relaxed)) flags_.store(flags, std::memory_order_release);
+    if (state.holding != holding_.load(std::memory_order_relaxed))
+      holding_.store(state.holding, std::memory_order_release);
   }
 
   // Whether the call passes, before the driver sees it. Notes releases of memory in `news`.
@@ -76,12 +80,13 @@ class Bystanders {
   MemoryNews news;
 
  private:
-  enum Flag : unsigned { kOpen = 1, kHolding = 2, kCapturing = 4, kClosing = 8, kAuditing = 16 };
+  enum Flag : unsigned { kOpen = 1, kCapturing = 2, kClosing = 4, kAuditing = 8 };
 
-  void change_streams(const State& state);
-  void change_arena(const State& state);
+  void change_streams(std::span<const StreamRef> streams, std::uint64_t version);
+  void change_arena(std::uint64_t arena, std::uint64_t bytes);
   bool is(Flag flag) const { return (flags_.load(std::memory_order_acquire) & flag) != 0; }
   bool observes_nothing(const Call& call) const;
+  bool cannot_observe(const Call& call) const;
   bool is_followed(const StreamRef& stream) const {
     for (std::size_t s = 0; s < stream_count_; ++s)
       if (streams_[s].load(std::memory_order_acquire) == stream.key) return stream.key != 0;
@@ -91,6 +96,7 @@ class Bystanders {
   bool concerns_the_step(const Call& call) const;
   bool note_release(const Call& call);
   bool may_close(const Call& call) const;
+  [[gnu::noinline]] bool may_be_last(const Call& call) const;
   bool in_arena(std::uint64_t address) const {
     const std::uint64_t arena = arena_.load(std::memory_order_acquire);
     return arena && address - arena < arena_bytes_.load(std::memory_order_acquire);
@@ -104,6 +110,9 @@ class Bystanders {
   bool waits_ = false;                     // some op depends on what last recorded an event
   const bool rests_on_pointers_;           // Schedule::rests_on_pointers()
   alignas(64) std::uint64_t version_ = 0;  // of the streams; under the replayer's lock
+
+  // Changes several times in a step, so most calls do not read it.
+  alignas(64) std::atomic<bool> holding_{false};
 
   // What each call reads.
   alignas(64) std::atomic<unsigned> flags_{kOpen};  // State::flags

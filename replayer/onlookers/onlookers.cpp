@@ -211,16 +211,20 @@ void Onlookers::went(const Call& call, CUresult result, const Passage& passage) 
 }
 
 void Onlookers::passes(Call& call, Works& met, const std::shared_ptr<Work>& work, bool apart) {
-  PassageOfThread* const mine = PassageOfThread::mine();
-  if (mine && mine->to == this) abandon(mine->passage);
-  if (mine) mine->to = nullptr;
-  const Passage passage = comes(call, met, work, apart);
-  // As where the host waits for what is known to be through.
+  abandon_last();
   const bool only_waits = call.kind == CallKind::stream_synchronize || call.kind == CallKind::event_synchronize;
-  if (only_waits && passage.says_nothing()) {
-    call.unseen = kUncounted;
+  if (only_waits) {
+    // Without a token the host waits for what is known to be through.
+    const StreamClocks::Token token = comes(call, met, work, apart).token;
+    call.unseen = token == 0 ? kUncounted : kWaits + token;
     return;
   }
+  keep(comes(call, met, work, apart));
+}
+
+// For when this thread's call comes back.
+void Onlookers::keep(const Passage& passage) {
+  PassageOfThread* const mine = PassageOfThread::mine();
   if (mine) {
     *mine = {this, passage};
     return;
@@ -241,11 +245,21 @@ void Onlookers::was_seen(const Call& call, CUresult result) {
   went(call, result, passage);
 }
 
-// Of a call that has never come back.
-void Onlookers::abandon(const Passage& passage) {
+void Onlookers::has_waited(StreamClocks::Token token, CUresult result) {
   const std::lock_guard lock(mutex_);
-  clocks_.landed(passage.op, false);
-  clocks_.ended(passage.token, false);
+  clocks_.ended(token, result == CUDA_SUCCESS);
+}
+
+// If this thread's last call has never come back.
+void Onlookers::abandon_last() {
+  PassageOfThread* const mine = PassageOfThread::mine();
+  if (!mine) return;
+  if (mine->to == this) {
+    const std::lock_guard lock(mutex_);
+    clocks_.landed(mine->passage.op, false);
+    clocks_.ended(mine->passage.token, false);
+  }
+  mine->to = nullptr;
 }
 
 Passage Onlookers::records(CUevent event, const StreamRef& stream) {

@@ -66,6 +66,8 @@ class Onlookers {
   void passed(const Call& call, CUresult result) {
     if (call.unseen == 0) {
       was_seen(call, result);
+    } else if (call.unseen > kWaits) {
+      has_waited(call.unseen - kWaits, result);
     } else if (call.unseen != kUncounted) {
       const std::uint32_t place = call.unseen - kUncounted - 1;
       clocks_.passing(place / 2).leave(/*crowded=*/place % 2 != 0);
@@ -122,6 +124,8 @@ class Onlookers {
   static constexpr std::uint32_t kCalm = 256;  // launches since the memory of any work has moved
   // Call::unseen: no op that others may meet; above it, 1 + twice a slot, and 1 if others are under way there.
   static constexpr std::uint32_t kUncounted = 1;
+  // And above this, of a call in which the host waits, its token.
+  static constexpr std::uint32_t kWaits = kUncounted + 2 * StreamClocks::kMostStreams;
 
   StreamClocks::Stream describe(const StreamRef& stream, std::unique_lock<LightMutex>& lock);
   Touched look(const Call& call) const;
@@ -132,7 +136,9 @@ class Onlookers {
   void end(const Call& call, Works& met);
   StreamClocks::Token order(const Call& call, std::uint64_t context, std::unique_lock<LightMutex>& lock);
   void was_seen(const Call& call, CUresult result);
-  void abandon(const Passage& passage);
+  void has_waited(StreamClocks::Token token, CUresult result);
+  void keep(const Passage& passage);
+  void abandon_last();
   void forget(const Call& call);
   static void close(Work& work);
   void close_all();

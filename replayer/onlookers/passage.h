@@ -13,9 +13,6 @@ struct Passage {
   StreamClocks::Token token = 0;
   bool forgets = false;   // it may have recorded any event
   bool captured = false;  // its stream captures
-
-  // Whether it makes no difference that the driver has had the call.
-  bool says_nothing() const { return op.number == 0 && token == 0 && !forgets && !captured; }
 };
 
 // What the call that this thread is making has said, and to whom; null for no one.

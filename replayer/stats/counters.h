@@ -27,7 +27,7 @@ struct Counters : CounterValues {
   std::vector<Kind> kinds;  // in the schedule's order
   std::string stood_aside;  // why replay gave up for good; empty if it did not
 
-  // One line for the log.
+  // One line for the log (exit_line.cpp).
   std::string line() const;
   // Writes the counters to this file, as a JSON object. If there is a file that Nimble has not written, they go to one
   // beside it (include/nimble/internal/files/own_file.h). Returns a message for the user: why nothing was written, or

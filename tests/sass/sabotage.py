@@ -20,7 +20,7 @@ FOLDER = "analyzer/kernel_code"
 # What is broken; in which file; what stands there, and what takes its place.
 RULES = {
     "a choice of two values is the first": (
-        "sass_flow/transfer.cpp", "for (const Content& each : all) result = contents_.either(result, each);",
+        "sass_flow/transfer_functions.cpp", "for (const Content& each : all) result = contents_.either(result, each);",
         "if (!all.empty()) result = contents_.either(result, all.front());"),
     "where ways meet, one counts": (
         "sass_flow/contents_flow.cpp",
@@ -94,24 +94,24 @@ RULES = {
 # Of how far addresses get: kernels of make_index_kernels.py show them.
 EXTENTS = {
     "bytes in another order are taken from the begin of a register": (
-        "sass_addresses/narrow.cpp", "shifted(ExpressionOp::shift_right, plain(at, operand, depth), first)",
+        "sass_expressions/narrow.cpp", "shifted(ExpressionOp::shift_right, plain(at, operand, depth), first)",
         "plain(at, operand, depth)"),
     "a comparison has the opposite outcome": (
-        "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
+        "sass_expressions/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
     "a comparison without a sign has one": (
-        "sass_addresses/conditions.cpp", "kOpposites[how], word.bit(73) != 0}", "kOpposites[how], true}"),
+        "sass_expressions/conditions.cpp", "kOpposites[how], word.bit(73) != 0}", "kOpposites[how], true}"),
     "a branch leads where its condition does not hold": (
-        "sass_addresses/conditions.cpp", "if (flow_.blocks[to].begin != target)", "if (flow_.blocks[to].begin == target)"),
+        "sass_expressions/conditions.cpp", "if (flow_.blocks[to].begin != target)", "if (flow_.blocks[to].begin == target)"),
     "what goes on had the condition to end": (
-        "sass_addresses/conditions.cpp", "fact.is_true = !fact.is_true;\n    return fact.predicate", "return fact.predicate"),
+        "sass_expressions/conditions.cpp", "fact.is_true = !fact.is_true;\n    return fact.predicate", "return fact.predicate"),
     "a table's rows are those of the other outcome": (
-        "sass_addresses/conditions.cpp", "(table >> row & 1) == (fact.is_true ? 1u : 0u)", "(table >> row & 1) != (fact.is_true ? 1u : 0u)"),
+        "sass_expressions/conditions.cpp", "(table >> row & 1) == (fact.is_true ? 1u : 0u)", "(table >> row & 1) != (fact.is_true ? 1u : 0u)"),
     "upper halves are compared alone": (
-        "sass_addresses/conditions.cpp", "comparison.lower = values_.all()[lower].instruction;", "return comparison;"),
+        "sass_expressions/conditions.cpp", "comparison.lower = values_.all()[lower].instruction;", "return comparison;"),
     "any block before it dominates a block": (
-        "sass_addresses/dominators.cpp", "now = now == kNoBlock ? from.block : common(now, from.block);", "now = from.block;"),
+        "sass_expressions/dominators.cpp", "now = now == kNoBlock ? from.block : common(now, from.block);", "now = from.block;"),
     "what holds at one place holds where the same is computed": (
-        "sass_addresses/addresses.cpp", "if (values_.stands_for_others(instruction)) return {};", ""),
+        "sass_expressions/addresses.cpp", "if (values_.stands_for_others(instruction)) return {};", ""),
     "a loop's counter begins anew with whatever it counts": (
         "../addresses/loops.cpp", "if (other.goes_on[i] && !counter.goes_on[i]) return false;", ""),
     "a loop repeats once less": ("../addresses/loops.cpp", "room / step);", "room / step - 1);"),
@@ -138,44 +138,44 @@ EXTENTS = {
     "a remainder is half as large": ("../addresses/range.cpp", "* divisors - 1;", "* divisors / 2;"),
     "a quotient is by the largest alone": ("../addresses/range.cpp", "hi = y.lo == 0 ? x.hi : x.hi / y.lo;", "hi = y.hi == 0 ? x.hi : x.hi / y.hi;"),
     "an upper half is another operand's": (
-        "sass_addresses/wide_sums.cpp", "wide_operand(low, lows[i], high, highs[(*order)[i]], depth)", "wide_operand(low, lows[i], high, highs[((*order)[i] + 1) % 3], depth)"),
+        "sass_expressions/wide_sums.cpp", "wide_operand(low, lows[i], high, highs[(*order)[i]], depth)", "wide_operand(low, lows[i], high, highs[((*order)[i] + 1) % 3], depth)"),
     "what is negated is added": (
-        "sass_addresses/narrow.cpp", "return operand.negated ? list_.negate(id) : id;", "return id;"),
+        "sass_expressions/narrow.cpp", "return operand.negated ? list_.negate(id) : id;", "return id;"),
     "a sum of three is one of two": (
-        "sass_addresses/narrow.cpp", "&from.a, &from.b, has_three ? &from.c : nullptr", "&from.a, &from.b, (const SourceOperand*)nullptr"),
+        "sass_expressions/narrow.cpp", "&from.a, &from.b, has_three ? &from.c : nullptr", "&from.a, &from.b, (const SourceOperand*)nullptr"),
     "a product's operands stand where those of others do": (
-        "sass_addresses/operands.cpp", "const bool is_swapped = (form == 2", "const bool is_swapped = false && (form == 2"),
+        "sass_expressions/operands.cpp", "const bool is_swapped = (form == 2", "const bool is_swapped = false && (form == 2"),
     "an access has one byte": ("sass_flow/flow.cpp", "access.uses.push_back({id, memory.bytes});", "access.uses.push_back({id, 1});"),
 }
 
 # Of what launches exclude: kernels of make_choice_kernels.py show them.
 CHOICES = {
     "bytes that go on with the highest bit below have no sign": (
-        "sass_addresses/narrow.cpp", "shifted(ExpressionOp::shift_right_signed, shifted(", "shifted(ExpressionOp::shift_right, shifted("),
+        "sass_expressions/narrow.cpp", "shifted(ExpressionOp::shift_right_signed, shifted(", "shifted(ExpressionOp::shift_right, shifted("),
     "a choice is taken for its opposite": (
-        "sass_addresses/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
+        "sass_expressions/conditions.cpp", "holds ? kRelations[how] : kOpposites[how]", "holds ? kOpposites[how] : kRelations[how]"),
     "a uniform branch is taken where its condition does not hold": (
-        "sass_addresses/conditions.cpp", "word.bit(kNegatesUniform) == 0}", "word.bit(kNegatesUniform) != 0}"),
+        "sass_expressions/conditions.cpp", "word.bit(kNegatesUniform) == 0}", "word.bit(kNegatesUniform) != 0}"),
     "control gets to a block from one before it": (
-        "sass_addresses/occurrence.cpp", "any(std::move(ways)) : always_;\n      is_known", "ways.front() : always_;\n      is_known"),
+        "sass_expressions/occurrence.cpp", "any(std::move(ways)) : always_;\n      is_known", "ways.front() : always_;\n      is_known"),
     "what one caller does is what all do": (
-        "sass_addresses/occurrence.cpp", "ways.push_back(blocks_[caller]);", "ways.assign(1, blocks_[caller]);"),
+        "sass_expressions/occurrence.cpp", "ways.push_back(blocks_[caller]);", "ways.assign(1, blocks_[caller]);"),
     "of two conditions, either of which will do, both have to hold": (
-        "sass_addresses/occurrence.cpp", "(joined == kAnd) == fact.is_true ? both(here, other) : any({here, other})", "both(here, other)"),
+        "sass_expressions/occurrence.cpp", "(joined == kAnd) == fact.is_true ? both(here, other) : any({here, other})", "both(here, other)"),
     "a further condition is negated": (
-        "sass_addresses/occurrence.cpp", "const bool holds = is_true != (word.bit(negated) != 0);", "const bool holds = is_true == (word.bit(negated) != 0);"),
+        "sass_expressions/occurrence.cpp", "const bool holds = is_true != (word.bit(negated) != 0);", "const bool holds = is_true == (word.bit(negated) != 0);"),
     "a table of which all rows will do has none": (
-        "sass_addresses/occurrence.cpp", "if (wanted == all) return always_;", "if (wanted == all) return never_;"),
+        "sass_expressions/occurrence.cpp", "if (wanted == all) return always_;", "if (wanted == all) return never_;"),
     "a predicate that is chosen is none": (
-        "sass_addresses/occurrence.cpp", "return ways.empty() ? always_ : any(std::move(ways));", "return ways.empty() ? always_ : never_;"),
+        "sass_expressions/occurrence.cpp", "return ways.empty() ? always_ : any(std::move(ways));", "return ways.empty() ? always_ : never_;"),
     "a branch with two conditions is not taken where both do not hold": (
-        "sass_addresses/occurrence.cpp", "return is_taken ? both(first, other) : any({first, other});", "return both(first, other);"),
+        "sass_expressions/occurrence.cpp", "return is_taken ? both(first, other) : any({first, other});", "return both(first, other);"),
     "of what may be, the first is": (
-        "sass_addresses/occurrence.cpp", "if (all.size() == 1) return all.front();", "return all.front();"),
+        "sass_expressions/occurrence.cpp", "if (all.size() == 1) return all.front();", "return all.front();"),
     "an instruction runs where its guard does not hold": (
-        "sass_addresses/occurrence.cpp", "both(of_block(at), of(guard));", "both(of_block(at), of(Fact{guard.predicate, !guard.is_true}));"),
+        "sass_expressions/occurrence.cpp", "both(of_block(at), of(guard));", "both(of_block(at), of(Fact{guard.predicate, !guard.is_true}));"),
     "a copy reads where its predicate does not hold": (
-        "sass_addresses/occurrence.cpp", "input(at, at_other, negated, true, 0)) : id", "input(at, at_other, negated, false, 0)) : id"),
+        "sass_expressions/occurrence.cpp", "input(at, at_other, negated, true, 0)) : id", "input(at, at_other, negated, false, 0)) : id"),
     "of what an address is chosen from, one counts": (
         "sass_flow/provenance.cpp", "return occurrence_.any(std::move(ways));\n}\n\nExpressionId Provenance::of_result",
         "return ways.front();\n}\n\nExpressionId Provenance::of_result"),
@@ -192,10 +192,10 @@ CHOICES = {
     "what nothing else is known of is not touched": (
         "sass_flow/flow.cpp", "return doubt(at, by_launch().occurrence.of(at), objections", "return doubt(at, by_launch().occurrence.never(), objections"),
     "of what was stored in local memory, the first is loaded": (
-        "sass_addresses/local_memory.cpp", "if (alternatives.size() == 1) alternatives.push_back(alternatives.front());",
+        "sass_expressions/local_memory.cpp", "if (alternatives.size() == 1) alternatives.push_back(alternatives.front());",
         "alternatives.assign(2, alternatives.front());"),
     "what was there before anything was stored is not loaded": (
-        "sass_addresses/local_memory.cpp", "if (is_before) return *all;\n  }\n  return std::nullopt;", "}\n  return *all;"),
+        "sass_expressions/local_memory.cpp", "if (is_before) return *all;\n  }\n  return std::nullopt;", "}\n  return *all;"),
     "a bit is set where its condition does not hold": (
         "sass_code/values_predicates.cpp", "one.is_one == fact.is_true, fact.predicate}", "one.is_one != fact.is_true, fact.predicate}"),
     "what is not set under a condition was cleared": (
@@ -221,7 +221,7 @@ CHOICES = {
     "an index into the parameters leads to the first of them": (
         "../addresses/evaluate.cpp", "word <= last; word += kWord", "word <= first; word += kWord"),
     "what rounds a quotient to zero is not added": (
-        "sass_addresses/wide_sums.cpp", "list_.add(list_.make(ExpressionOp::widen, bits),", "list_.add(list_.number(0, 64),"),
+        "sass_expressions/wide_sums.cpp", "list_.add(list_.make(ExpressionOp::widen, bits),", "list_.add(list_.number(0, 64),"),
     "parameters are read at the next word": (
         "../addresses/evaluate.cpp", "std::memcpy(&value, launch_.params.data() + first, bytes);",
         "std::memcpy(&value, launch_.params.data() + (first + 8 < launch_.params.size() ? first + 4 : first), bytes);"),

@@ -1,11 +1,12 @@
 #include "analyzer/access/sources/rules.h"
+#include "analyzer/base/demangle.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "analyzer/access/kernel_params.h"
-#include "analyzer/pointers/signature.h"
+#include "analyzer/pointers/parameter_types.h"
 
 namespace nimble::analyzer {
 namespace {

@@ -1,4 +1,5 @@
 #include "analyzer/access/sources/signature.h"
+#include "analyzer/base/demangle.h"
 
 #include <algorithm>
 

@@ -19,8 +19,8 @@
 
 #include "analyzer/access/access.h"
 #include "analyzer/pointers/observations.h"
+#include "analyzer/pointers/parameter_types.h"
 #include "analyzer/pointers/pointer_flow.h"
-#include "analyzer/pointers/signature.h"
 
 namespace nimble::analyzer {
 

@@ -1,5 +1,5 @@
 // The names that a kernel's PTX uses, as cells: where values are kept, and where addresses lead. The basis for turning
-// instructions into steps (analyzer/kernel_code/ptx_flow/steps.cpp).
+// instructions into steps (analyzer/kernel_code/ptx_flow/value_moves.cpp).
 //
 // Belongs to one kernel and one thread. The first thing that is not understood is kept in result_.error.
 #pragma once
@@ -10,7 +10,7 @@
 
 #include "analyzer/kernel_code/ptx/body.h"
 #include "analyzer/kernel_code/ptx_flow/opcodes.h"
-#include "analyzer/kernel_code/ptx_flow/steps.h"
+#include "analyzer/kernel_code/ptx_flow/value_moves.h"
 
 namespace nimble::code {
 

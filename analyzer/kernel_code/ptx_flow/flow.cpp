@@ -6,7 +6,7 @@
 #include <set>
 
 #include "analyzer/kernel_code/ptx/compiler_names.h"
-#include "analyzer/kernel_code/ptx_flow/steps.h"
+#include "analyzer/kernel_code/ptx_flow/value_moves.h"
 
 namespace nimble::code {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "analyzer/kernel_code/sass_code/bank0.h"
-#include "analyzer/kernel_code/sass_flow/transfer.h"
+#include "analyzer/kernel_code/sass_flow/transfer_functions.h"
 
 namespace nimble::code::sass {
 namespace {

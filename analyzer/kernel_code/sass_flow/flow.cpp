@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "analyzer/kernel_code/ptx/compiler_names.h"
-#include "analyzer/kernel_code/sass_addresses/addresses.h"
-#include "analyzer/kernel_code/sass_addresses/occurrence.h"
 #include "analyzer/kernel_code/sass_code/returns.h"
+#include "analyzer/kernel_code/sass_expressions/addresses.h"
+#include "analyzer/kernel_code/sass_expressions/occurrence.h"
 #include "analyzer/kernel_code/sass_flow/contents_flow.h"
 #include "analyzer/kernel_code/sass_flow/provenance.h"
 

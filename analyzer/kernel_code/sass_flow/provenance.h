@@ -2,7 +2,8 @@
 // launch's parameters, under which values that lead to it are made, chosen and passed on.
 //
 // From each value back to those that it is computed from, by what the flow says may be in them: so what is looked at is
-// all that the flow has found. Expressions as in sass_addresses/occurrence.h. One thread; refers to what it is made of.
+// all that the flow has found. Expressions as in sass_expressions/occurrence.h. One thread; refers to what it is made
+// of.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/kernel_code/sass_addresses/occurrence.h"
+#include "analyzer/kernel_code/sass_expressions/occurrence.h"
 #include "analyzer/kernel_code/sass_flow/contents_flow.h"
 
 namespace nimble::code::sass {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nimble/internal/launch_attributes.h"
-#include "shim/intercept/decode/touch.h"
+#include "shim/intercept/decode/access_lists.h"
 
 namespace nimble::shim::decode {
 

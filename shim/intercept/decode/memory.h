@@ -1,7 +1,7 @@
 // Allocations: every way in which kernels gain and lose access to memory, and calls that set its attributes.
 #pragma once
 
-#include "shim/intercept/decode/touch.h"
+#include "shim/intercept/decode/access_lists.h"
 #include "shim/state/entry.h"
 
 namespace nimble::shim::decode {

@@ -5,16 +5,10 @@
 #include <queue>
 #include <unordered_map>
 
-#include "shim/intercept/decode/copy.h"
 #include "shim/rewrite/graph/graph_edges.h"
+#include "shim/rewrite/graph/node_kinds.h"
 
 namespace nimble::shim {
-
-namespace {
-
-constexpr const char* kRefused = "the driver does not report what its nodes do";
-
-}  // namespace
 
 ProgramGraph::ProgramGraph(const GraphApi& driver, CUgraph graph) : driver_(driver), graph_(graph) {
   why_not_ = read();
@@ -72,7 +66,10 @@ std::string ProgramGraph::read() {
       empty_.push_back(handle);
       continue;
     }
-    if (std::string why = read(node); !why.empty()) return why;
+    std::optional<CUcontext> context;
+    if (std::string why = read_node(driver_, handle, node.type, node.call, context); !why.empty()) return why;
+    if (context && context_known_ && *context != context_) return "it uses several contexts";
+    if (context) context_ = *context, context_known_ = true;
     nodes_.push_back(node);
   }
   if (several_orders_) find_branches();
@@ -100,76 +97,6 @@ void ProgramGraph::find_branches() {
       }
     }
   }
-}
-
-std::string ProgramGraph::read(ProgramNode& node) {
-  node.call.traced = node.call.has_stream = true;
-  switch (node.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return read_kernel(node);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return read_copy(node);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return read_set(node);
-    default:
-      return "it holds a node that is not a kernel, copy or set";
-  }
-}
-
-std::string ProgramGraph::read_kernel(ProgramNode& node) {
-  Call& call = node.call;
-  CUkernelNodeAttrValue value{};
-  if (driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) ==
-          CUDA_SUCCESS &&
-      value.deviceUpdatableKernelNode.deviceUpdatable)
-    return "it holds a kernel that the device may change";
-  call.launch.cooperative =
-      driver_.cuGraphKernelNodeGetAttribute_(node.handle, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value) == CUDA_SUCCESS &&
-      value.cooperative != 0;
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  if (driver_.cuGraphKernelNodeGetParams_v2_(node.handle, &kernel) != CUDA_SUCCESS) return kRefused;
-  if (context_known_ && kernel.ctx != context_) return "it uses several contexts";
-  context_ = kernel.ctx;
-  context_known_ = true;
-  call.symbol = kKernelOfAGraph;
-  call.kind = CallKind::launch;
-  // Runtimes launch kernels by a handle that all contexts share: the one known from launches.
-  call.launch.function = kernel.kern ? reinterpret_cast<CUfunction>(kernel.kern) : kernel.func;
-  if (!call.launch.function) return "it holds a kernel without a function";
-  call.launch.grid = {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ};
-  call.launch.block = {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ};
-  call.launch.shared_bytes = kernel.sharedMemBytes;
-  call.launch.kernel_params = kernel.kernelParams;
-  call.launch.extra = kernel.extra;
-  return {};
-}
-
-std::string ProgramGraph::read_copy(ProgramNode& node) const {
-  Call& call = node.call;
-  CUDA_MEMCPY3D copy{};
-  if (driver_.cuGraphMemcpyNodeGetParams_(node.handle, &copy) != CUDA_SUCCESS) return kRefused;
-  if (!decode::between_memory(copy)) return "it copies from or to an array";
-  if (copy.Depth > 1) return "it copies layers";
-  call.symbol = kCopyOfAGraph;
-  call.kind = CallKind::copy;
-  decode::Copy2D::rows(call, copy, decode::box_dst_3d(copy), decode::box_src_3d(copy));
-  // The copy carries what its source holds when it runs, which we cannot know now.
-  call.transfer.device_source = true;
-  return {};
-}
-
-std::string ProgramGraph::read_set(ProgramNode& node) const {
-  Call& call = node.call;
-  CUDA_MEMSET_NODE_PARAMS set{};
-  if (driver_.cuGraphMemsetNodeGetParams_(node.handle, &set) != CUDA_SUCCESS) return kRefused;
-  call.symbol = kSetOfAGraph;
-  call.kind = CallKind::set;
-  call.transfer.dst = {set.dst, set.pitch};
-  call.transfer.width = set.width * set.elementSize;
-  call.transfer.height = std::max<std::size_t>(set.height, 1);
-  call.transfer.value = set.value;
-  call.transfer.element = set.elementSize;
-  return {};
 }
 
 }  // namespace nimble::shim

@@ -46,10 +46,6 @@ class ProgramGraph {
   std::string read();
   std::string put_in_order(std::vector<CUgraphNode>& handles);
   void find_branches();
-  std::string read(ProgramNode& node);
-  std::string read_kernel(ProgramNode& node);
-  std::string read_copy(ProgramNode& node) const;
-  std::string read_set(ProgramNode& node) const;
 
   const GraphApi& driver_;
   const CUgraph graph_;

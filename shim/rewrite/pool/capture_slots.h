@@ -4,7 +4,7 @@
 // memory soon finds it in the device's cache, and may leave there what it needs the next time (H200: mobilenet_v2 at
 // batch 1 takes 17 % longer without reuse). But then otherwise independent nodes are ordered. A capture to learn from
 // never reuses a slot; and a repeated capture places allocations by the plan of the learned graph
-// (analyzer/plan/memory_plan.h), which shares memory only where the graph's own order allows it.
+// (analyzer/plan/memory_layout.h), which shares memory only where the graph's own order allows it.
 //
 // A capture has followed its plan only if it has allocated exactly as planned, on one stream, and released everything
 // in the plan's block before those bytes were handed out again: we never hand out memory that the program still has.

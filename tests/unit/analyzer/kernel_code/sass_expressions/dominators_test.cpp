@@ -1,5 +1,5 @@
 // Dominators of random graphs, against what can still be reached without a block.
-#include "analyzer/kernel_code/sass_addresses/dominators.h"
+#include "analyzer/kernel_code/sass_expressions/dominators.h"
 
 #include <gtest/gtest.h>
 

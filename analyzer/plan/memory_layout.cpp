@@ -1,4 +1,4 @@
-#include "analyzer/plan/memory_plan.h"
+#include "analyzer/plan/memory_layout.h"
 
 #include <algorithm>
 #include <iterator>

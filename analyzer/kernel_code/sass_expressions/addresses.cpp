@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_addresses/addresses.h"
+#include "analyzer/kernel_code/sass_expressions/addresses.h"
 
 #include <algorithm>
 #include <string_view>

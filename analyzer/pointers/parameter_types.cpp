@@ -1,14 +1,7 @@
-#include "analyzer/pointers/signature.h"
-
-#include <cxxabi.h>
-
-#include <cstdlib>
-#include <memory>
+#include "analyzer/pointers/parameter_types.h"
 
 namespace nimble::analyzer {
 namespace {
-
-constexpr std::size_t kMaxName = 16 * 1024;
 
 struct Builtin {
   std::string_view name;
@@ -93,14 +86,6 @@ bool drop_suffix(std::string_view& text, std::string_view suffix) {
 }
 
 }  // namespace
-
-std::string demangle(const std::string& name) {
-  if (name.size() > kMaxName || name.rfind("_Z", 0) != 0) return name;
-  int status = 0;
-  std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-                                                  std::free);
-  return status == 0 && readable ? std::string(readable.get()) : name;
-}
 
 // A scanner: a case for each kind of character.
 std::optional<std::vector<std::string>> parameter_types(std::string_view name) {

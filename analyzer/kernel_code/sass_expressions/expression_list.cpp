@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_addresses/expression_list.h"
+#include "analyzer/kernel_code/sass_expressions/expression_list.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_addresses/operands.h"
+#include "analyzer/kernel_code/sass_expressions/operands.h"
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_flow/transfer.h"
+#include "analyzer/kernel_code/sass_flow/transfer_functions.h"
 
 #include <string_view>
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/kernel_code/sass_addresses/addresses.h"
+#include "analyzer/kernel_code/sass_expressions/addresses.h"
 
 namespace nimble::code::sass {
 

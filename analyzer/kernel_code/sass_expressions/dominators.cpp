@@ -1,5 +1,5 @@
 // K. Cooper, T. Harvey and K. Kennedy, A Simple, Fast Dominance Algorithm, 2001.
-#include "analyzer/kernel_code/sass_addresses/dominators.h"
+#include "analyzer/kernel_code/sass_expressions/dominators.h"
 
 #include <utility>
 

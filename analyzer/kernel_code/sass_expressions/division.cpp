@@ -2,7 +2,7 @@
 // estimated with a reciprocal, and corrected where the remainder is not less than the divisor.
 #include <string_view>
 
-#include "analyzer/kernel_code/sass_addresses/addresses.h"
+#include "analyzer/kernel_code/sass_expressions/addresses.h"
 
 namespace nimble::code::sass {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "analyzer/kernel_code/sass_addresses/addresses.h"
+#include "analyzer/kernel_code/sass_expressions/addresses.h"
 
 namespace nimble::code::sass {
 namespace {

@@ -1,4 +1,4 @@
-// What a kernel's mangled name tells about the types of its parameters.
+// The types of a kernel's parameters, as its demangled name (analyzer/base/demangle.h) tells them.
 //
 // Pure functions; any thread. No errors: a name that tells nothing gives nothing.
 #pragma once
@@ -10,10 +10,6 @@
 #include <vector>
 
 namespace nimble::analyzer {
-
-// The readable form of a mangled name; the name itself if it is not mangled, cannot be demangled, or is longer than 16
-// KiB.
-std::string demangle(const std::string& name);
 
 // The types in the parameter list of a demangled function, or nothing if there is no such list.
 std::optional<std::vector<std::string>> parameter_types(std::string_view demangled);

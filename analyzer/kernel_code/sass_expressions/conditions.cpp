@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_addresses/conditions.h"
+#include "analyzer/kernel_code/sass_expressions/conditions.h"
 
 #include <string_view>
 

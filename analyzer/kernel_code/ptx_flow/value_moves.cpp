@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/ptx_flow/steps.h"
+#include "analyzer/kernel_code/ptx_flow/value_moves.h"
 
 #include <algorithm>
 

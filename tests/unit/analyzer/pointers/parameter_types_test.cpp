@@ -1,4 +1,4 @@
-#include "analyzer/pointers/signature.h"
+#include "analyzer/pointers/parameter_types.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@ namespace {
 
 using Types = std::vector<std::string>;
 
-TEST(Signature, SplitsParameterLists) {
+TEST(ParameterTypes, SplitsParameterLists) {
   EXPECT_EQ(parameter_types("add(float*, float const*, int)"), (Types{"float*", "float const*", "int"}));
   EXPECT_EQ(parameter_types("void ns::add<float, (ns::Mode)2>(std::pair<int, float>, float*)"),
             (Types{"std::pair<int, float>", "float*"}));
@@ -23,16 +23,7 @@ TEST(Signature, SplitsParameterLists) {
   EXPECT_EQ(parameter_types("f(a<b>>c)"), std::nullopt);
 }
 
-TEST(Signature, DemanglesWhatIsMangledAndNothingElse) {
-  EXPECT_EQ(demangle("_Z3addPfPKfi"), "add(float*, float const*, int)");
-  EXPECT_EQ(demangle("i"), "i");  // not the type int
-  EXPECT_EQ(demangle("_Z"), "_Z");
-  EXPECT_EQ(demangle(""), "");
-  std::string huge = "_Z" + std::string(100'000, 'P');
-  EXPECT_EQ(demangle(huge), huge);
-}
-
-TEST(Signature, ClassifiesTypes) {
+TEST(ParameterTypes, ClassifiesTypes) {
   auto kind = [](const char* type) { return classify(type).kind; };
   EXPECT_EQ(kind("float const*"), ParamKind::reads);
   EXPECT_EQ(kind("float const* __restrict__"), ParamKind::reads);
@@ -59,7 +50,7 @@ TEST(Signature, ClassifiesTypes) {
   EXPECT_EQ(classify("Node").size, 0u);
 }
 
-TEST(Signature, TellsWhatPointersLeadTo) {
+TEST(ParameterTypes, TellsWhatPointersLeadTo) {
   EXPECT_EQ(classify("float*").pointee, Pointee::fractions);
   EXPECT_EQ(classify("c10::Half const*").pointee, Pointee::fractions);
   // By which kernels copy whatever it is.

@@ -1,4 +1,4 @@
-#include "analyzer/kernel_code/sass_addresses/occurrence.h"
+#include "analyzer/kernel_code/sass_expressions/occurrence.h"
 
 #include <algorithm>
 #include <string_view>

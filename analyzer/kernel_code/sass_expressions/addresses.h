@@ -16,13 +16,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "analyzer/kernel_code/sass_expressions/conditions.h"
-#include "analyzer/kernel_code/sass_expressions/expression_list.h"
-#include "analyzer/kernel_code/sass_expressions/operands.h"
 #include "analyzer/kernel_code/sass_code/control_flow.h"
 #include "analyzer/kernel_code/sass_code/kernel.h"
 #include "analyzer/kernel_code/sass_code/local_words.h"
 #include "analyzer/kernel_code/sass_code/values.h"
+#include "analyzer/kernel_code/sass_expressions/conditions.h"
+#include "analyzer/kernel_code/sass_expressions/expression_list.h"
+#include "analyzer/kernel_code/sass_expressions/operands.h"
 
 namespace nimble::code::sass {
 

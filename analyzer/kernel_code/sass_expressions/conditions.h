@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/kernel_code/sass_expressions/dominators.h"
 #include "analyzer/kernel_code/sass_code/control_flow.h"
 #include "analyzer/kernel_code/sass_code/values.h"
+#include "analyzer/kernel_code/sass_expressions/dominators.h"
 #include "nimble/internal/address_expressions.h"
 
 namespace nimble::code::sass {

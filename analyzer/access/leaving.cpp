@@ -58,23 +58,23 @@ void add_numbers_at(const OpQuestion& op, std::uint32_t word, std::vector<std::i
 }
 
 // What is added to a pointer, as numbers; other pointers as the distance to them.
-std::vector<std::int64_t> numbers_of(const OpQuestion& op, KnownKernel& kernel, std::size_t of,
+std::vector<std::int64_t> numbers_of(const OpQuestion& op, KnownLaunch& launch, std::size_t of,
                                      const PointerWord& pointer) {
-  const AddressGroup& group = kernel.extents().groups[of];
+  const AddressGroup& group = launch.kernel().extents().groups[of];
   std::vector<std::int64_t> numbers;
   const auto address = [&](const PointerWord& word) { return op.objects.objects()[word.object].base + word.offset; };
   const auto add_pointer = [&](const PointerWord& other) {
     const bool is_alternative = std::ranges::find(group.at, other.at) != group.at.end();
     if (!is_alternative) numbers.push_back(static_cast<std::int64_t>(address(other) - address(pointer)));
   };
-  if (!kernel.is_told(of)) {
+  if (!launch.kernel().is_told(of)) {
     for (const std::uint32_t word : group.numbers) {
       const PointerWord* const other = pointer_that_meets(op, word, 4);
       other != nullptr ? add_pointer(*other) : add_numbers_at(op, word, numbers);
     }
     return numbers;
   }
-  for (const NumberAt& number : kernel.numbers_added(of)) {
+  for (const NumberAt& number : launch.numbers_added(of)) {
     const PointerWord* const other = pointer_that_meets(op, number.at, number.bytes);
     other != nullptr ? add_pointer(*other) : add_number(op, number.at, number.bytes, numbers);
   }
@@ -162,7 +162,7 @@ void add_left_objects(const OpQuestion& op, const AddressExtents& extents, std::
         spans.emplace_back();
       }
       if (spans.empty()) continue;
-      add_where_numbers_lead(op, numbers_of(op, launch.kernel(), of, *pointer), spans, bounds, *pointer, group, found);
+      add_where_numbers_lead(op, numbers_of(op, *launch, of, *pointer), spans, bounds, *pointer, group, found);
     }
   }
 }
@@ -237,7 +237,7 @@ void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAcce
                 Pinned& pinned) {
   const LaunchOf launch(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
-    const Sources& sources = launch.kernel().sources(group);
+    const Sources& sources = launch->sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params)
       if (at + 4 <= word || at >= word + 8) pin_number(op, at, 4, pinned.params);
@@ -254,7 +254,7 @@ void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAcc
   for (const std::uint32_t word : access.at) pin_number(op, word, 8, pinned.params);
   const LaunchOf launch(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
-    const Sources& sources = launch.kernel().sources(group);
+    const Sources& sources = launch->sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }
@@ -268,7 +268,7 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
       if (!launch.kernel().is_told(of)) pin_number(op, word, 4, pinned.usual_params);
-    const Sources& sources = launch.kernel().sources(of);
+    const Sources& sources = launch->sources(of);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);
   }

@@ -20,10 +20,13 @@ constexpr int kLoopRounds = 4;
 
 class Evaluation {
  public:
-  Evaluation(const Expressions& expressions, std::uint32_t focus, const LaunchValues& launch)
+  // `taken`: the numbers that are taken from the parameters by an index are added.
+  Evaluation(const Expressions& expressions, std::uint32_t focus, const LaunchValues& launch,
+             std::set<NumberAt>* taken = nullptr)
       : expressions_(expressions),
         focus_(focus),
         launch_(launch),
+        taken_(taken),
         ranges_(expressions.size()),
         state_(expressions.size()) {}
 
@@ -164,6 +167,7 @@ class Evaluation {
       case param:
         return parameter(each);
       case param_at:
+      case number_at:
         return parameter_at(each);
       case ExpressionOp::launch:
         return of_launch(static_cast<ExpressionLaunch>(each.value), each.bits);
@@ -194,20 +198,31 @@ class Evaluation {
     return Range::number(static_cast<Range::Number>(value), each.bits);
   }
 
-  // Any of the words to which the index leads, if all of them are pointers.
+  // Any of those to which the index leads, if all of them are pointers, or none is. Each lies at a multiple of its
+  // size, or the GPU would not load it.
   Range parameter_at(const Expression& each) const {
-    constexpr Range::Number kWord = 8;
+    const bool is_word = each.op == ExpressionOp::param_at;
+    const std::uint32_t bytes = is_word ? 8 : each.b;
+    const Range anything =
+        bytes < each.bits / 8 ? Range::of(0, (Range::Number{1} << 8 * bytes) - 1, each.bits) : Range::full(each.bits);
     const Range& index = ranges_[each.a];
     if (!index.reached) return {};
     const Range::Number first = index.lo + each.value, last = index.hi + each.value;
-    const bool is_known = index.base == Range::kNoBase && !index.indexed && first >= 0 && first % kWord == 0 &&
-                          last + kWord <= static_cast<Range::Number>(launch_.params.size());
-    if (!is_known) return Range::full(each.bits);
+    const bool is_known = index.base == Range::kNoBase && !index.indexed && first >= 0 && first % bytes == 0 &&
+                          last + bytes <= static_cast<Range::Number>(launch_.params.size());
+    if (!is_known) return anything;
     Range result;
-    for (auto word = static_cast<std::uint32_t>(first); word <= last; word += kWord) {
-      if (!std::ranges::binary_search(launch_.pointers, word)) return Range::full(each.bits);
-      result = analyzer::either(result, Range::pointer(word), each.bits, focus_);
+    bool any_pointer = false, any_number = false;
+    for (auto at = static_cast<std::uint32_t>(first); at <= last; at += bytes) {
+      const Expression one{ExpressionOp::param, each.bits, bytes, 0, at};
+      const Range value = parameter(one);
+      if (value.base == Range::kNoBase && !value.is_number()) return anything;  // a part of a pointer
+      (value.base == Range::kNoBase ? any_number : any_pointer) = true;
+      if (any_number && any_pointer) return anything;
+      result = analyzer::either(result, value, each.bits, focus_);
     }
+    if (any_number && taken_ != nullptr)
+      for (auto at = static_cast<std::uint32_t>(first); at <= last; at += bytes) taken_->insert({at, bytes});
     return result;
   }
 
@@ -228,6 +243,7 @@ class Evaluation {
   const Expressions& expressions_;
   const std::uint32_t focus_;
   const LaunchValues& launch_;
+  std::set<NumberAt>* const taken_;
   std::vector<Range> ranges_;
   enum State : std::uint8_t { kNotSeen, kOpen, kDone };  // kOpen: its operands are being looked at
   std::vector<State> state_;
@@ -242,9 +258,10 @@ namespace {
 
 // From the pointer in that word; Range::kNoBase: from none.
 std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, const AddressGroup& group,
-                                             std::uint32_t pointer, const LaunchValues& launch) {
+                                             std::uint32_t pointer, const LaunchValues& launch,
+                                             std::set<NumberAt>* taken) {
   if (!group.complete) return std::nullopt;
-  Evaluation evaluation(extents.expressions, pointer, launch);
+  Evaluation evaluation(extents.expressions, pointer, launch, taken);
   if (!evaluation.run(group.uses, extents.counters)) return std::nullopt;
   constexpr Range::Number kFarthest = Range::Number{1} << 62;
   std::vector<Reach> result;
@@ -266,17 +283,18 @@ std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, cons
 }  // namespace
 
 std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
-                                        const LaunchValues& launch) {
-  return reach_from(extents, group, pointer, launch);
+                                        const LaunchValues& launch, std::set<NumberAt>* taken) {
+  return reach_from(extents, group, pointer, launch, taken);
 }
 
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
-                                                        const LaunchValues& launch) {
-  return reach_from(extents, group, Range::kNoBase, launch);
+                                                        const LaunchValues& launch, std::set<NumberAt>* taken) {
+  return reach_from(extents, group, Range::kNoBase, launch, taken);
 }
 
-bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch) {
-  Evaluation evaluation(extents.expressions, Range::kNoBase, launch);
+bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch,
+                std::set<NumberAt>* taken) {
+  Evaluation evaluation(extents.expressions, Range::kNoBase, launch, taken);
   return !evaluation.run(expression) || evaluation[expression].reached;
 }
 
@@ -302,7 +320,8 @@ bool is_well_formed(const AddressExtents& extents) {
       return false;
     if (each.op == param && each.a > each.bits / 8) return false;
     constexpr std::int64_t kMostParams = std::int64_t{1} << 20;  // bytes
-    if (each.op == param_at && (each.value < 0 || each.value > kMostParams)) return false;
+    if (is_lookup(each.op) && (each.value < 0 || each.value > kMostParams)) return false;
+    if (each.op == number_at && (each.bits != 32 || (each.b != 1 && each.b != 2 && each.b != 4))) return false;
     if (each.op == ExpressionOp::either && each.value < kRestOfChoice) return false;
     for (unsigned i = 0; i < operands_of(each.op); ++i) {
       const std::uint32_t operand = i == 0 ? each.a : each.b;
@@ -343,7 +362,8 @@ std::vector<NumberAt> numbers_added(const AddressExtents& extents, const Address
         found.push_back({static_cast<std::uint32_t>(each.value), each.a});
         break;
       case param_at:
-        break;  // a pointer
+      case number_at:
+        break;  // see KnownLaunch::numbers_added()
       case multiply_high:
       case multiply_high_signed:
       case remainder:
@@ -385,6 +405,7 @@ Sources sources_of(const Expressions& expressions, std::span<const std::uint32_t
     if (operands_of(each.op) > 0) look(each.a);
     if (operands_of(each.op) > 1) look(each.b);
     sources.shape |= each.op == ExpressionOp::launch;
+    sources.looks_up |= is_lookup(each.op);
     if (each.op == ExpressionOp::param)
       for (auto at = static_cast<std::uint32_t>(each.value) & ~3u; at < each.value + each.a; at += 4)
         pieces.push_back(at);

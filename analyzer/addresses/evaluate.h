@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -29,33 +30,36 @@ struct Reach {
   bool indexed = false;  // beyond which an index that was loaded may lead: within the object
 };
 
-// Where the uses of a group get to, from the pointer in this word of the parameters, which is one of the group's;
-// nothing if that has no bounds. An empty list where none of them is made. The group must be one of `extents`, which
-// must be well formed (is_well_formed).
-std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
-                                        const LaunchValues& launch);
-
-// The same where none of the group's words points anywhere: as numbers, they are all null, say. Addresses then are from
-// zero on.
-std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
-                                                        const LaunchValues& launch);
-
-// Whether an expression may have a value at all in this launch: if not, what it stands for does not happen. What is not
-// understood may.
-bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch);
-
-// Whether all operands are there, of the bits that their operation takes, values are what the operation may have, and
-// nothing but `either` leads back.
-bool is_well_formed(const AddressExtents& extents);
-
 // A number among the parameters: its first byte, and how many there are.
 struct NumberAt {
   std::uint32_t at = 0, bytes = 0;
   auto operator<=>(const NumberAt&) const = default;
 };
 
+// Where the uses of a group get to, from the pointer in this word of the parameters, which is one of the group's;
+// nothing if that has no bounds. An empty list where none of them is made. The group must be one of `extents`, which
+// must be well formed (is_well_formed). `taken`, here and below: the numbers of the parameters that the answer rests on
+// because the kernel takes them by an index are added.
+std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
+                                        const LaunchValues& launch, std::set<NumberAt>* taken = nullptr);
+
+// The same where none of the group's words points anywhere: as numbers, they are all null, say. Addresses then are from
+// zero on.
+std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
+                                                        const LaunchValues& launch,
+                                                        std::set<NumberAt>* taken = nullptr);
+
+// Whether an expression may have a value at all in this launch: if not, what it stands for does not happen. What is not
+// understood may.
+bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch,
+                std::set<NumberAt>* taken = nullptr);
+
+// Whether all operands are there, of the bits that their operation takes, values are what the operation may have, and
+// nothing but `either` leads back.
+bool is_well_formed(const AddressExtents& extents);
+
 // Those that are added to a group's pointers, or multiplied with what is: strides and sizes, not what is only compared
-// with, divided by or shifted by. Ascending.
+// with, divided by or shifted by, nor what is taken by an index. Ascending.
 std::vector<NumberAt> numbers_added(const AddressExtents& extents, const AddressGroup& group);
 
 // Whether expressions tell of what all of a group's addresses are made; else it may be all that may have come into
@@ -65,8 +69,9 @@ bool is_told(const AddressExtents& extents, const AddressGroup& group);
 // What a group's addresses are computed from: 4-byte pieces of the parameters, pointers among them, ascending; and
 // whether the sizes of the grid and its blocks are among it.
 struct Sources {
-  std::vector<std::uint32_t> params;
+  std::vector<std::uint32_t> params;  // without those that are taken by an index
   bool shape = false;
+  bool looks_up = false;  // some are taken by an index: a launch tells which (known_launches.h)
 };
 Sources sources_of(const AddressExtents& extents, const AddressGroup& group);
 // The same of one expression.

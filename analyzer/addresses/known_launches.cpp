@@ -40,6 +40,16 @@ std::uint64_t hash_of(const AddressExtents& extents) {
   return hash;
 }
 
+// And those numbers, by their 4-byte pieces.
+Sources with(Sources sources, const std::set<NumberAt>& taken) {
+  for (const NumberAt& number : taken)
+    for (std::uint32_t at = number.at & ~3u; at < number.at + number.bytes; at += 4) sources.params.push_back(at);
+  std::ranges::sort(sources.params);
+  const auto rest = std::ranges::unique(sources.params);
+  sources.params.erase(rest.begin(), rest.end());
+  return sources;
+}
+
 }  // namespace
 
 KnownLaunch::KnownLaunch(KnownKernel& kernel, const LaunchValues& launch)
@@ -54,22 +64,58 @@ LaunchValues KnownLaunch::values() const { return {params_, pointers_, grid_, bl
 const std::optional<std::vector<Reach>>& KnownLaunch::reach(std::size_t group, std::uint32_t pointer) {
   const auto [found, is_new] = reaches_.try_emplace({group, pointer});
   const AddressExtents& extents = kernel_.extents();
-  if (is_new) found->second = analyzer::reach(extents, extents.groups[group], pointer, values());
+  if (is_new) found->second = analyzer::reach(extents, extents.groups[group], pointer, values(), &taken_[group]);
   return found->second;
 }
 
 const std::optional<std::vector<Reach>>& KnownLaunch::reach_without_pointer(std::size_t group) {
   const auto [found, is_new] = without_pointer_.try_emplace(group);
   const AddressExtents& extents = kernel_.extents();
-  if (is_new) found->second = analyzer::reach_without_pointer(extents, extents.groups[group], values());
+  if (is_new) found->second = analyzer::reach_without_pointer(extents, extents.groups[group], values(), &taken_[group]);
   return found->second;
 }
 
 bool KnownLaunch::may_happen(std::size_t doubt) {
   const auto [found, is_new] = happens_.try_emplace(doubt);
   const AddressExtents& extents = kernel_.extents();
-  if (is_new) found->second = analyzer::may_happen(extents, extents.doubts[doubt].happens, values());
+  if (is_new)
+    found->second = analyzer::may_happen(extents, extents.doubts[doubt].happens, values(), &taken_by_doubt_[doubt]);
   return found->second;
+}
+
+// Of all that may be asked of the group.
+const std::set<NumberAt>& KnownLaunch::taken(std::size_t group) {
+  for (const std::uint32_t at : kernel_.extents().groups[group].at) reach(group, at);
+  reach_without_pointer(group);
+  return taken_[group];
+}
+
+const std::vector<NumberAt>& KnownLaunch::numbers_added(std::size_t group) {
+  if (!kernel_.sources(group).looks_up) return kernel_.numbers_added(group);
+  const auto [found, is_new] = numbers_.try_emplace(group);
+  if (!is_new) return found->second;
+  std::set<NumberAt> all = taken(group);
+  const std::vector<NumberAt>& added = kernel_.numbers_added(group);
+  all.insert(added.begin(), added.end());
+  found->second.assign(all.begin(), all.end());
+  return found->second;
+}
+
+const Sources& KnownLaunch::sources(std::size_t group) {
+  const Sources& of_all = kernel_.sources(group);
+  if (!of_all.looks_up) return of_all;
+  const auto [found, is_new] = sources_.try_emplace(group);
+  if (is_new) found->second = with(of_all, taken(group));
+  return found->second;
+}
+
+const Sources& KnownLaunch::sources_of_doubt(std::size_t doubt) {
+  const Sources& of_all = kernel_.sources_of_doubt(doubt);
+  if (!of_all.looks_up) return of_all;
+  const auto [found, is_new] = sources_of_doubt_.try_emplace(doubt);
+  if (!is_new) return found->second;
+  may_happen(doubt);
+  return found->second = with(of_all, taken_by_doubt_[doubt]);
 }
 
 KnownKernel::KnownKernel(const AddressExtents& extents)

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -35,9 +36,14 @@ class KnownLaunch {
   const std::optional<std::vector<Reach>>& reach_without_pointer(std::size_t group);
   // Of a doubt by its place in AddressExtents::doubts.
   bool may_happen(std::size_t doubt);
+  // Those of evaluate.h, and what this launch takes from the parameters by an index.
+  const std::vector<NumberAt>& numbers_added(std::size_t group);
+  const Sources& sources(std::size_t group);
+  const Sources& sources_of_doubt(std::size_t doubt);
 
  private:
   LaunchValues values() const;
+  const std::set<NumberAt>& taken(std::size_t group);
 
   KnownKernel& kernel_;
   std::vector<std::uint8_t> params_;  // zeros where pointers are
@@ -46,6 +52,9 @@ class KnownLaunch {
   std::map<std::pair<std::size_t, std::uint32_t>, std::optional<std::vector<Reach>>> reaches_;
   std::map<std::size_t, std::optional<std::vector<Reach>>> without_pointer_;
   std::map<std::size_t, bool> happens_;
+  std::map<std::size_t, std::set<NumberAt>> taken_, taken_by_doubt_;
+  std::map<std::size_t, std::vector<NumberAt>> numbers_;
+  std::map<std::size_t, Sources> sources_, sources_of_doubt_;
 };
 
 class KnownKernel {
@@ -56,6 +65,7 @@ class KnownKernel {
   const AddressExtents& extents() const { return extents_; }
   // References stay valid as long as the kernel is there.
   KnownLaunch& launch(const LaunchValues& launch);
+  // Of every launch.
   const std::vector<NumberAt>& numbers_added(std::size_t group);
   const Sources& sources(std::size_t group);
   const Sources& sources_of_doubt(std::size_t doubt);

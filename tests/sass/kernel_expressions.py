@@ -37,8 +37,9 @@ class Expressions:
     def make_params(self):
         kinds = ["pointer"] * self.rng.randint(3, 7) + ["int"] * self.rng.randint(2, 3) + ["unsigned", "long"]
         kinds += [each for each in ("short", "long", "divider", "offsets") if self.chance(50)]
+        kinds += ["table"] if self.chance(40) else []
         self.rng.shuffle(kinds)
-        self.divider = self.offsets = None
+        self.divider = self.offsets = self.table = None
         for kind in kinds:
             if kind == "pointer":
                 self.param("int*", 8, 8, self.pointers, [0])
@@ -52,8 +53,10 @@ class Expressions:
                 self.param("short", 2, 2, self.shorts)
             elif kind == "divider":
                 self.divider = self.param("Divider", 12, 4)
-            else:
+            elif kind == "offsets":
                 self.offsets = self.param("Offsets", 64, 4)
+            else:
+                self.table = self.param("const __grid_constant__ Lookup", 88, 8, words=[0, 8, 16, 24])
         self.unused = self.pointers[1:]
 
     # ---- numbers ----

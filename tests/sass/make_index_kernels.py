@@ -17,6 +17,7 @@ typedef unsigned long long u64;
 struct Divider { unsigned divisor, magic, shift; };
 struct Offsets { int dims; Divider sizes[3]; unsigned strides[3][2]; };
 struct Split { unsigned quotient, rest; };
+struct Lookup { int* p[4]; unsigned char which[16]; signed char back[8]; unsigned short row[8]; int first[4]; };
 __device__ __forceinline__ Split split(const Divider& by, unsigned n) {
   unsigned t = __umulhi(n, by.magic), q = (t + n) >> by.shift;
   return {q, n - q * by.divisor};
@@ -116,7 +117,7 @@ class Kernel(Expressions):
         maker = self.rng.choice([self.straight, self.guarded, self.guarded, self.counted, self.counted, self.nested, self.walked,
                                  self.ring, self.ring, self.chosen, self.called, self.calculated, self.wide_index, self.leaving,
                                  self.chained, self.swapped, self.resumed, self.grid_stride, self.unsigned_index, self.searched,
-                                 self.shuffled])
+                                 self.shuffled] + [self.tabled] * (6 if self.table else 0))
         self.in_branch = maker not in (self.straight, self.guarded, self.calculated)
         self.say("{")
         self.indent += 1
@@ -313,6 +314,23 @@ class Kernel(Expressions):
             self.say(f"int {v} = {self.number(1)};")
             self.say(f"for (int o = 16; o > 0; o >>= 1) {v} = {self.pick('max', 'min')}({v}, __shfl_xor_sync(~0u, {v}, o));")
             self.say(self.touch(p, f"{v} {self.pick('& 63', '')}"))
+
+    def tabled(self):
+        """What is taken from the parameters by an index: numbers, and pointers by these."""
+        t, k = self.table, self.new("k")
+        at = self.pick("blockIdx.x", "threadIdx.x", "(blockIdx.x + 2 * threadIdx.y)", f"({self.number(1)})", self.const(0, 3))
+        self.say(f"int {k} = {t}.which[{at} & {self.pick('15', '7', '1')}];")
+        p = self.pick(f"{t}.p[{k} & 3]", f"{t}.p[min({k}, 3)]", f"{t}.p[{k} % 3]", f"{t}.p[{at} & 3]")
+        number = self.pick(f"{t}.row[{k} & 7]", f"{t}.back[{at} & 7]", f"{t}.first[{k} & 3]", f"{t}.first[{at} & 1]", k,
+                           f"{t}.row[{at} & 3] * {self.thread()}")
+        form = self.rng.randrange(4)
+        if form == 0:
+            self.say(f"if ({k} < 4) {{ {self.touch(f'{t}.p[{k}]', number)} }}")
+        elif form == 1:
+            i = self.new("i")
+            self.say(f"for (int {i} = {number}; {i} < {self.limit()}; ++{i}) {{ {self.touch(p, i)} }}")
+        else:
+            self.say(self.touch(p if form == 2 else self.pointer(), number))
 
     def make_body(self):
         self.in_branch = False

@@ -93,6 +93,10 @@ RULES = {
 
 # Of how far addresses get: kernels of make_index_kernels.py show them.
 EXTENTS = {
+    "a number that is taken by an index is the next one": (
+        "sass_expressions/narrow.cpp", "list_.number_at(id, offset, bytes)", "list_.number_at(id, offset + bytes, bytes)"),
+    "a byte that is taken by an index has its sign": (
+        "sass_expressions/narrow.cpp", "return is_signed ? with_sign(number, bytes) : number;", "return with_sign(number, bytes);"),
     "bytes in another order are taken from the begin of a register": (
         "sass_expressions/narrow.cpp", "shifted(ExpressionOp::shift_right, plain(at, operand, depth), first)",
         "plain(at, operand, depth)"),
@@ -219,7 +223,7 @@ CHOICES = {
     "an address comes from where the first store has it": (
         "sass_flow/provenance.cpp", "for (const LocalWords::Stored& each : *stored)", "for (const LocalWords::Stored& each : {stored->front()})"),
     "an index into the parameters leads to the first of them": (
-        "../addresses/evaluate.cpp", "word <= last; word += kWord", "word <= first; word += kWord"),
+        "../addresses/evaluate.cpp", "at <= last; at += bytes) {", "at <= first; at += bytes) {"),
     "what rounds a quotient to zero is not added": (
         "sass_expressions/wide_sums.cpp", "list_.add(list_.make(ExpressionOp::widen, bits),", "list_.add(list_.number(0, 64),"),
     "parameters are read at the next word": (

@@ -78,6 +78,8 @@ class Addresses {
   ExpressionId special(std::uint32_t at);
   ExpressionId load(std::uint32_t at, ValueId value, unsigned index, int depth);
   ExpressionId constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed);
+  ExpressionId number_at(std::uint32_t at, std::int64_t offset, unsigned bytes, bool is_signed, int depth);
+  ExpressionId with_sign(ExpressionId id, unsigned bytes);
   ExpressionId of_other_lane(ExpressionId id);
   ExpressionId operand(std::uint32_t at, const SourceOperand& operand, int depth);
   ExpressionId plain(std::uint32_t at, const SourceOperand& operand, int depth);  // without its negation

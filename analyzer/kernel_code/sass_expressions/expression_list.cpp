@@ -53,6 +53,10 @@ ExpressionId ExpressionList::make(ExpressionOp op, ExpressionId a, ExpressionId 
   return keep({op, static_cast<std::uint8_t>(bits), a, is_one ? 0 : b, value});
 }
 
+ExpressionId ExpressionList::number_at(ExpressionId index, std::int64_t offset, std::uint32_t bytes) {
+  return keep({ExpressionOp::number_at, 32, index, bytes, offset});
+}
+
 ExpressionId ExpressionList::choice(unsigned bits, std::int64_t loop) {
   all_.push_back({ExpressionOp::either, static_cast<std::uint8_t>(bits), 0, 0, loop});
   return static_cast<ExpressionId>(all_.size() - 1);

@@ -25,6 +25,9 @@ class ExpressionList {
   // Of 32 bits: -1 - a.
   ExpressionId complement(ExpressionId a);
 
+  // Of 32 bits: so many bytes of the packed parameters, from byte offset + index on.
+  ExpressionId number_at(ExpressionId index, std::int64_t offset, std::uint32_t bytes);
+
   // A choice without its alternatives, which fill() adds. They may lead back to it.
   ExpressionId choice(unsigned bits, std::int64_t loop);
   void fill(ExpressionId choice, std::span<const ExpressionId> alternatives);

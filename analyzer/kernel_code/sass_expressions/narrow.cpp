@@ -75,12 +75,10 @@ ExpressionId Addresses::written(ValueId value, int depth) {
       constexpr std::array<unsigned, 8> kBytes{1, 1, 2, 2, 4, 8, 16, 16};
       const auto size = static_cast<unsigned>(flow_.word(at).bits(kSizeAt, 3));
       const unsigned bytes = kBytes[size] > 4 ? 4 : kBytes[size];
-      if (instruction.constant->index) {
-        const bool is_small = size == 0 || size == 2;  // and without a sign
-        return is_small ? list_.leaf(ExpressionOp::up_to, (std::int64_t{1} << 8 * bytes) - 1, 32) : list_.unknown(32);
-      }
-      return constant(instruction.constant->bank, std::int64_t{instruction.constant->offset} + 4 * index, bytes,
-                      size == 1 || size == 3);
+      const std::int64_t offset = std::int64_t{instruction.constant->offset} + 4 * index;
+      const bool is_signed = size == 1 || size == 3;
+      if (instruction.constant->index) return number_at(at, offset - kernel_.params_at, bytes, is_signed, depth);
+      return constant(instruction.constant->bank, offset, bytes, is_signed);
     }
     case Class::load:
     case Class::atomic:
@@ -233,15 +231,33 @@ ExpressionId Addresses::carry(Word word, unsigned predicate, unsigned negated) {
 
 // ---- what numbers are made of ----
 
+// Of so many bytes, with zeros above, as a number with a sign.
+ExpressionId Addresses::with_sign(ExpressionId id, unsigned bytes) {
+  const ExpressionId unused = list_.number(32 - 8 * std::int64_t{bytes}, 32);
+  return list_.make(ExpressionOp::shift_right_signed, list_.make(ExpressionOp::shift_left, id, unused), unused);
+}
+
+// By an index into the parameters: some of their bytes.
+ExpressionId Addresses::number_at(std::uint32_t at, std::int64_t offset, unsigned bytes, bool is_signed, int depth) {
+  const ConstantOperand& constant = *flow_.instructions[at].constant;
+  const auto index = values_.read(at, *constant.index);
+  ExpressionId id = list_.unknown(32);
+  if (constant.bank == 0 && offset >= 0 && offset < kernel_.param_bytes && index.size() == 1)
+    id = narrowed(at, index[0], of(index[0], depth + 1), depth + 1);
+  const bool is_small = bytes < 4 && !is_signed;
+  if (list_.is_unknown(id))
+    return is_small ? list_.leaf(ExpressionOp::up_to, (std::int64_t{1} << 8 * bytes) - 1, 32) : list_.unknown(32);
+  const ExpressionId number = list_.number_at(id, offset, bytes);
+  return is_signed ? with_sign(number, bytes) : number;
+}
+
 ExpressionId Addresses::constant(unsigned bank, std::int64_t offset, unsigned bytes, bool is_signed) {
   if (bank == 3) return list_.leaf(ExpressionOp::loaded, 0, 32);
   if (bank != 0) return list_.unknown(32);
   const std::int64_t begin = kernel_.params_at, end = begin + kernel_.param_bytes;
   if (offset >= begin && offset + bytes <= end) {
     const ExpressionId id = list_.leaf(ExpressionOp::param, offset - begin, 32, bytes);
-    if (!is_signed) return id;
-    const ExpressionId unused = list_.number(32 - 8 * std::int64_t{bytes}, 32);
-    return list_.make(ExpressionOp::shift_right_signed, list_.make(ExpressionOp::shift_left, id, unused), unused);
+    return is_signed ? with_sign(id, bytes) : id;
   }
   // The sizes of blocks and of the grid. Measured: what kernels that need them read (nvcc 13.0, sm_75 to sm_121).
   constexpr unsigned kFirstMoved = 100;

@@ -47,6 +47,7 @@ namespace nimble {
   X(remainder, "%", 2)   /* without a sign; less than `value` divisors, by whole divisors too much */             \
   X(remainder_signed, "s%", 2) /* with the sign of the first */                                                   \
   X(param_at, "param_at", 1)   /* 8 bytes of the packed parameters, from byte `value` + a on */                   \
+  X(number_at, "number_at", 1) /* so many bytes, b, 1, 2 or 4, of them; zeros above */                            \
   X(when, "when", 2)           /* a, where b has any value at all; else it is not used */                         \
   X(where, "where", 2)         /* a, known to be in the ExpressionRelation `value` to b; else it is not used */
 
@@ -69,6 +70,11 @@ inline constexpr unsigned operands_of(ExpressionOp op) {
 #undef X
   };
   return kOperands[static_cast<unsigned>(op)];
+}
+
+// Whether it takes something of the parameters by an index.
+inline constexpr bool is_lookup(ExpressionOp op) {
+  return op == ExpressionOp::param_at || op == ExpressionOp::number_at;
 }
 
 enum class ExpressionLaunch : std::uint8_t {
@@ -95,7 +101,7 @@ inline constexpr std::int64_t kRestOfChoice = -1;
 struct Expression {
   ExpressionOp op = ExpressionOp::unknown;
   std::uint8_t bits = 64;      // 32 or 64: of its value
-  std::uint32_t a = 0, b = 0;  // operands, by their place in the list
+  std::uint32_t a = 0, b = 0;  // operands, by their place in the list, but for what the table says
   std::int64_t value = 0;
   bool operator==(const Expression&) const = default;
 };
@@ -142,7 +148,7 @@ struct AddressExtents {
 // neither. FNV-1a.
 inline std::uint64_t digest_of_doubts(const AddressExtents& extents) {
   const bool has_index = std::any_of(extents.expressions.begin(), extents.expressions.end(),
-                                     [](const Expression& each) { return each.op == ExpressionOp::param_at; });
+                                     [](const Expression& each) { return is_lookup(each.op); });
   if (extents.doubts.empty() && !has_index) return 0;
   std::uint64_t digest = 0xcbf29ce484222325u;
   const auto add = [&](std::uint64_t value) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,13 @@ class Program {
       const std::uint32_t mask = add_new(constant, 32, 0, 0, chance(80) ? 8 : -8);
       const std::uint32_t index = add_new(bit_and, 32, some(32), mask, 0);
       return add_new(param_at, 64, index, 0, chance(80) ? kFirstPointer : kSecondPointer);
+    }
+    if (op == number_at) {  // in the numbers, or in all there is
+      const std::uint32_t bytes = 1u << random_() % 3;
+      const std::int64_t from = chance(80) ? 16 : 0;
+      const std::uint32_t mask = add_new(constant, 32, 0, 0, chance(80) ? 16 - bytes : 64 - bytes);
+      const std::uint32_t index = add_new(bit_and, 32, some(32), mask, 0);
+      return add_new(number_at, 32, index, bytes, from);
     }
     const std::uint32_t a = some(of);
     if (operands_of(op) == 1) return add_new(op, bits, a, 0, 0);
@@ -347,6 +355,52 @@ TEST(Evaluate, AnIndexIntoTheParametersLeadsToSomeOfThem) {
   EXPECT_EQ(of(1, 4, 0), "?") << "halves of two";
 }
 
+// Bytes 0 to 7 are a pointer, from 8 on there are bytes that say 3, 1, 2 and so on.
+TEST(Evaluate, AnIndexIntoTheParametersLeadsToNumbers) {
+  struct Answer {
+    std::string bytes;
+    std::set<NumberAt> taken;
+  };
+  const auto of = [](std::uint32_t blocks, std::uint32_t bytes, std::int64_t offset) -> Answer {
+    AddressExtents extents;
+    extents.expressions = {{ExpressionOp::launch, 32, 0, 0, 3},
+                           {constant, 32, 0, 0, bytes},
+                           {multiply, 32, 0, 1, 0},
+                           {number_at, 32, 2, bytes, offset},
+                           {widen, 64, 3, 0, 0},
+                           {param, 64, 8, 0, 0},
+                           {add, 64, 4, 5, 0}};
+    AddressGroup group;
+    group.at = {0};
+    group.uses = {{6, 1}};
+    group.complete = true;
+    extents.groups.push_back(group);
+    EXPECT_TRUE(is_well_formed(extents));
+    std::vector<std::uint8_t> params(24, 1);
+    const std::uint8_t numbers[] = {3, 1, 2, 0, 9, 0, 0, 0};
+    std::copy(std::begin(numbers), std::end(numbers), params.begin() + 8);
+    const std::uint32_t pointers[] = {0};
+    Answer answer;
+    const auto reached = reach(extents, group, 0, {params, pointers, {blocks, 1, 1}, {1, 1, 1}}, &answer.taken);
+    answer.bytes = reached ? std::to_string((*reached)[0].first) + ".." + std::to_string((*reached)[0].last) : "?";
+    return answer;
+  };
+  using Taken = std::set<NumberAt>;
+  EXPECT_EQ(of(1, 1, 8).bytes, "3..4");
+  EXPECT_EQ(of(1, 1, 8).taken, (Taken{{8, 1}}));
+  EXPECT_EQ(of(3, 1, 8).bytes, "1..4");
+  EXPECT_EQ(of(3, 1, 8).taken, (Taken{{8, 1}, {9, 1}, {10, 1}}));
+  EXPECT_EQ(of(1, 2, 8).bytes, "259..260");
+  EXPECT_EQ(of(1, 4, 12).bytes, "9..10");
+  EXPECT_EQ(of(2, 4, 12).taken, (Taken{{12, 4}, {16, 4}}));
+  EXPECT_EQ(of(1, 2, 9).bytes, "0..65536") << "no launch loads it there";
+  EXPECT_EQ(of(1, 2, 9).taken, Taken{});
+  EXPECT_EQ(of(1, 1, 7).bytes, "0..256") << "a part of a pointer";
+  EXPECT_EQ(of(99, 1, 8).bytes, "0..256") << "beyond them";
+  EXPECT_EQ(of(99, 1, 8).taken, Taken{});
+  EXPECT_EQ(of(99, 4, 8).bytes, "0..4294967296");
+}
+
 TEST(Evaluate, DamagedListsAreNotWellFormed) {
   const Expressions list{{param, 64, 8, 0, 0}, {up_to, 32, 0, 0, 7}, {widen, 64, 1, 0, 0},
                          {where, 64, 2, 2, 9}, {add, 64, 0, 3, 0},   {ExpressionOp::launch, 32, 0, 0, 11}};
@@ -380,6 +434,10 @@ TEST(Evaluate, DamagedListsAreNotWellFormed) {
   EXPECT_EQ(with(3, {param_at, 64, 2, 0, 0}), "damaged") << "an index of 64 bits";
   EXPECT_EQ(with(3, {param_at, 64, 1, 0, -8}), "damaged");
   EXPECT_EQ(with(3, {param_at, 64, 1, 0, INT64_MAX}), "damaged");
+  EXPECT_EQ(with(3, {number_at, 32, 1, 3, 0}), "damaged") << "three bytes";
+  EXPECT_EQ(with(3, {number_at, 64, 1, 4, 0}), "damaged");
+  EXPECT_EQ(with(3, {number_at, 32, 2, 4, 0}), "damaged") << "an index of 64 bits";
+  EXPECT_EQ(with(3, {number_at, 32, 1, 4, -8}), "damaged");
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 1), "damaged") << "an address has 64 bits";
   EXPECT_EQ(with(4, {add, 64, 0, 3, 0}, 6), "damaged");
 }

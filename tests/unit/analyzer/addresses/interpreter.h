@@ -126,6 +126,16 @@ class Interpreter {
       std::memcpy(&value, launch_.params.data() + at, 8);
       return value;
     }
+    if (each.op == number_at) {
+      const std::int64_t at = each.value + with_sign(*a, 32), bytes = each.b;
+      std::uint64_t value = 0;
+      if (at % bytes != 0) return std::nullopt;  // the GPU ends such a kernel
+      for (std::int64_t i = 0; i < bytes; ++i) {
+        const bool is_there = at + i >= 0 && at + i < static_cast<std::int64_t>(launch_.params.size());
+        value |= (is_there ? launch_.params[static_cast<std::size_t>(at + i)] : random_() & 255) << 8 * i;
+      }
+      return value;
+    }
     if (operands_of(each.op) == 1) return alone(each.op, *a, bits);
     const auto b = of(each.b);
     if (!b) return std::nullopt;

@@ -167,6 +167,24 @@ TEST(ProvenAccess, WordsThatALaunchTakesByNoIndexMayHoldAnything) {
   EXPECT_EQ(does("[[0,24]]", R"([[[0,8,16],"r"]])", hex(kA) + hex(kNowhere) + hex(kB)).substr(0, 1), "?");
 }
 
+// The word at byte 8 * n, of two, where n is the byte at 16 + blockIdx.y.
+TEST(ProvenAccess, WhatIsTakenByAnIndexIsPinned) {
+  const std::string proven =
+      R"([[[0,8],"r"]],"extents":{"expressions":[["launch",32,0,0,4],["number_at",32,0,1,16],["const",32,0,0,3],)"
+      R"(["<<",32,1,2,0],["param_at",64,3,0,0]],"counters":[],"groups":[[[0,8],"r",[[4,4]],true,[]]],)"
+      R"("of_accesses":true})";
+  Pinned pinned;
+  const auto of = [&](std::uint64_t first, std::uint64_t second, std::uint64_t which) {
+    return does("[[0,24]]", proven, hex(first) + hex(second) + hex(which), "[]", true, &pinned);
+  };
+  EXPECT_EQ(of(kA, kNowhere, 0), "0r");
+  EXPECT_TRUE(pinned.shape);
+  EXPECT_EQ(pinned.params, (decltype(Pinned::params){{16, 4}}));
+  EXPECT_EQ(of(kNowhere, kB, 1), "1r");
+  EXPECT_EQ(pinned.params, (decltype(Pinned::params){{16, 4}}));
+  EXPECT_EQ(of(kA, kNowhere, 1).substr(0, 1), "?");
+}
+
 // The last 8 bytes of the first object are just before the second: an array that is counted from one may begin there.
 // The kernel touches the word that it is told.
 TEST(ProvenAccess, APointerJustBeforeAnotherObjectIsThereIfWhatIsReachedIsInsideItsOwn) {

@@ -76,6 +76,9 @@ class FakeGraph:
             self.replay()
         return True
 
+    def writes_only(self, tensors):
+        return self.owner.writes_are_known
+
     def on_its_stream(self):
         return contextlib.nullcontext()
 
@@ -124,6 +127,7 @@ class FakeCapture:
         self.random_states = []  # that were set
         self.watches = []
         self.capturing = False
+        self.writes_are_known = True
         self.to_do = []  # what streams that wait for nothing were given, as functions
         self.at_rest = lambda: None  # called when all have been waited for
 

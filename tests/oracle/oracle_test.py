@@ -15,7 +15,7 @@ from harness import ProgramTest  # noqa: E402
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DIGITS_RULES = os.path.join(SOURCE, "examples", "digits", "digits.rules.json")
 # Random programs. Each takes about 20 ms.
-PROGRAMS = 2000
+PROGRAMS = 1000
 
 
 def check_many(tool, first, count, *options):
@@ -172,7 +172,7 @@ class RandomPrograms(ProgramTest):
 class Divergences(ProgramTest):
     """Random programs that do not keep to their steps: tests/oracle/disorder/disorder.h."""
 
-    PROGRAMS = 500  # each takes about 60 ms
+    PROGRAMS = 250  # each takes about 60 ms
     CHANGES = 30
     FAULTS = {"refused", "fatal", "runs", "memory", "own"}
 

@@ -30,6 +30,9 @@ class Captured(Protocol):
         """follow() and replay() in as little time as possible, for a graph that draws no random numbers. Returns False, and does
         nothing, where the memory of `ahead` is gone, or the current stream captures or differs from the last one."""
 
+    def writes_only(self, tensors: List[torch.Tensor]) -> bool:
+        """Whether the graph is known to write only to memory of its own capture and to these tensors."""
+
     def on_its_stream(self) -> ContextManager[None]:
         """While inside, work goes to the stream that the graph was captured on: after all earlier work of the current stream, and before
         all later work there."""

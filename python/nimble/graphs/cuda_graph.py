@@ -91,7 +91,6 @@ class CudaGraph:
             shim.keep_graph(self._handle)
 
     def writes_only(self, tensors: List[torch.Tensor]) -> bool:
-        """Whether the graph is known to write only to memory of its own capture and to these tensors."""
         sizes = [min(t.numel() * t.element_size(), storage_bytes(t) - t.storage_offset() * t.element_size()) for t in tensors]
         ranges = [(t.data_ptr(), -(-size // _GRANULE) * _GRANULE) for t, size in zip(tensors, sizes)]
         return self._handle is not None and shim.writes_only(self._handle, ranges)

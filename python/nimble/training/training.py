@@ -269,7 +269,8 @@ def _prepared(module: torch.nn.Module, call: Call, backend: Backend, options: Op
                 check_attributes(work.attributes, module, work.inputs)
                 draws = keeper.has_drawn() or not is_same_state(backend.random_state(device), device_random)
                 own_written = frozenset(map(storage_address, (*(given for _, given in work.apart), *keeper.may_write())))
-                runs_ahead = work.writes_nothing_else() and not switches.has_other_ranks()
+                runs_ahead = (work.writes_nothing_else() and not switches.has_other_ranks()
+                              and forward.writes_only([given for _, given in work.apart]))
                 if work.runs.eager is not None:
                     _compare(module, work, forward, backward, backend, device)
                 # As separate tensors, since batch norm does not raise the versions of its buffers.

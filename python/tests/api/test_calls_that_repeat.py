@@ -119,6 +119,12 @@ class TestRunningAhead:
         model = Nimble(writes, backend=backend).prepare(torch.ones(2, 3))
         assert [graph.runs_ahead for graph in model._graphs] == [False] == [each.runs_ahead for each in model.report()]
 
+    def test_what_may_write_unseen_does_not(self, module, backend):
+        """A kernel that no op stands for may write, while preparing, just the values that are there."""
+        backend.writes_are_known = False
+        model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))
+        assert [graph.runs_ahead for graph in model._graphs] == [False] == [each.runs_ahead for each in model.report()]
+
     def test_what_may_be_sent_to_other_ranks_does_not(self, module, backend, monkeypatch):
         monkeypatch.setattr("nimble.guards.switches.has_other_ranks", lambda: True)
         model = Nimble(module, backend=backend).prepare(torch.ones(2, 3))

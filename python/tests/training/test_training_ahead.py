@@ -194,6 +194,12 @@ def test_buffers_that_share_memory(backend, build):
     assert same(step(model, module, x), step(twin, twin, x))
 
 
+def test_what_may_write_unseen(backend):
+    backend.writes_are_known = False
+    model = Nimble(Net(), backend=backend).prepare(torch.randn(5, 4), training=True)
+    assert not entry(model).runs_ahead and [each.runs_ahead for each in model.report()] == [False, None]
+
+
 def test_what_may_be_sent_to_other_ranks(backend, monkeypatch):
     monkeypatch.setattr("nimble.guards.switches.has_other_ranks", lambda: True)
     model = Nimble(Net(), backend=backend).prepare(torch.randn(5, 4), training=True)

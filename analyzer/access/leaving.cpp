@@ -201,15 +201,18 @@ bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const Prove
 
 bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word) {
   if (word_at(op.call.params, word) == 0) return false;
-  // As if it were a pointer: then it is seen where it gets to.
-  std::vector<std::uint32_t> pointers = pointer_words(op);
-  const auto place = std::ranges::lower_bound(pointers, word);
-  if (place == pointers.end() || *place != word) pointers.insert(place, word);
   const LaunchOf as_it_is(op, proof.extents);
-  KnownLaunch& launch = as_it_is.kernel().launch(values_of(op, pointers));
+  KnownLaunch* as_if = nullptr;  // it were a pointer: then it is seen where it gets to
   const std::vector<std::size_t> groups = groups_of(proof, access);
   for (const std::size_t group : groups) {
-    const auto& reached = launch.reach(group, word);
+    const bool matters = as_it_is->rests_on(group, word);
+    if (matters && as_if == nullptr) {
+      std::vector<std::uint32_t> pointers = pointer_words(op);
+      const auto place = std::ranges::lower_bound(pointers, word);
+      if (place == pointers.end() || *place != word) pointers.insert(place, word);
+      as_if = &as_it_is.kernel().launch(values_of(op, pointers));
+    }
+    const auto& reached = (matters ? *as_if : *as_it_is).reach(group, word);
     if (!reached || !reached->empty()) return false;
   }
   return proof.extents.of_accesses && !groups.empty();

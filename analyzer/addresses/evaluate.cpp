@@ -20,13 +20,11 @@ constexpr int kLoopRounds = 4;
 
 class Evaluation {
  public:
-  // `taken`: the numbers that are taken from the parameters by an index are added.
-  Evaluation(const Expressions& expressions, std::uint32_t focus, const LaunchValues& launch,
-             std::set<NumberAt>* taken = nullptr)
+  Evaluation(const Expressions& expressions, std::uint32_t focus, const LaunchValues& launch, Trail& trail)
       : expressions_(expressions),
         focus_(focus),
         launch_(launch),
-        taken_(taken),
+        trail_(trail),
         ranges_(expressions.size()),
         state_(expressions.size()) {}
 
@@ -189,20 +187,20 @@ class Evaluation {
     const auto first = static_cast<std::uint64_t>(each.value), bytes = std::uint64_t{each.a};
     if (bytes > 8 || first > launch_.params.size() || bytes > launch_.params.size() - first)
       return Range::full(each.bits);
-    for (const std::uint32_t pointer : launch_.pointers) {
-      if (pointer == first && bytes == 8) return Range::pointer(pointer);
-      if (pointer < first + bytes && first < pointer + std::uint64_t{8}) return Range::full(each.bits);
+    trail_.rest_on(each.value, bytes);
+    constexpr std::uint64_t kPointer = 8;
+    auto pointer = std::ranges::lower_bound(launch_.pointers, first < kPointer ? 0 : first - kPointer + 1);
+    for (; pointer != launch_.pointers.end() && *pointer < first + bytes; ++pointer) {
+      if (*pointer == first && bytes == kPointer) return Range::pointer(*pointer);
+      if (first < *pointer + kPointer) return Range::full(each.bits);
     }
     std::uint64_t value = 0;
     std::memcpy(&value, launch_.params.data() + first, bytes);
     return Range::number(static_cast<Range::Number>(value), each.bits);
   }
 
-  // Any of those to which the index leads, if all of them are pointers, or none is. Each lies at a multiple of its
-  // size, or the GPU would not load it.
   Range parameter_at(const Expression& each) const {
-    const bool is_word = each.op == ExpressionOp::param_at;
-    const std::uint32_t bytes = is_word ? 8 : each.b;
+    const std::uint32_t bytes = each.op == ExpressionOp::param_at ? 8 : each.b;
     const Range anything =
         bytes < each.bits / 8 ? Range::of(0, (Range::Number{1} << 8 * bytes) - 1, each.bits) : Range::full(each.bits);
     const Range& index = ranges_[each.a];
@@ -211,19 +209,35 @@ class Evaluation {
     const bool is_known = index.base == Range::kNoBase && !index.indexed && first >= 0 && first % bytes == 0 &&
                           last + bytes <= static_cast<Range::Number>(launch_.params.size());
     if (!is_known) return anything;
-    Range result;
-    bool any_pointer = false, any_number = false;
-    for (auto at = static_cast<std::uint32_t>(first); at <= last; at += bytes) {
-      const Expression one{ExpressionOp::param, each.bits, bytes, 0, at};
-      const Range value = parameter(one);
-      if (value.base == Range::kNoBase && !value.is_number()) return anything;  // a part of a pointer
-      (value.base == Range::kNoBase ? any_number : any_pointer) = true;
-      if (any_number && any_pointer) return anything;
-      result = analyzer::either(result, value, each.bits, focus_);
+    const Trail::Lookup lookup{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last), bytes};
+    const auto [found, is_new] = trail_.lookups.try_emplace(lookup);
+    if (is_new) found->second = looked_up(lookup, each.bits);
+    const Trail::Found& known = found->second;
+    if (!known.pointers.empty()) {
+      // By the other pointers not this one's memory.
+      const bool has_focus = std::ranges::binary_search(known.pointers, focus_);
+      return Range::pointer(has_focus ? focus_ : known.pointers.front());
     }
-    if (any_number && taken_ != nullptr)
-      for (auto at = static_cast<std::uint32_t>(first); at <= last; at += bytes) taken_->insert({at, bytes});
-    return result;
+    return known.numbers.reached ? known.numbers : anything;
+  }
+
+  // What the index leads to, if all of it are pointers, but for those that are null, or none is. Each lies at a
+  // multiple of its size, or the GPU would not load it.
+  Trail::Found looked_up(const Trail::Lookup& lookup, std::uint8_t bits) const {
+    Trail::Found found;
+    bool has_number = false;
+    for (std::uint32_t at = lookup.first; at <= lookup.last; at += lookup.bytes) {
+      const Range value = parameter({ExpressionOp::param, bits, lookup.bytes, 0, at});
+      if (value.base != Range::kNoBase)
+        found.pointers.push_back(at);
+      else if (!value.is_number())  // a part of a pointer
+        return {};
+      else
+        found.numbers = analyzer::either(found.numbers, value, bits, focus_), has_number |= value.lo != 0;
+      if (has_number && !found.pointers.empty()) return {};
+    }
+    found.has_numbers = found.numbers.reached;
+    return found;
   }
 
   Range of_launch(ExpressionLaunch which, unsigned bits) const {
@@ -243,7 +257,7 @@ class Evaluation {
   const Expressions& expressions_;
   const std::uint32_t focus_;
   const LaunchValues& launch_;
-  std::set<NumberAt>* const taken_;
+  Trail& trail_;
   std::vector<Range> ranges_;
   enum State : std::uint8_t { kNotSeen, kOpen, kDone };  // kOpen: its operands are being looked at
   std::vector<State> state_;
@@ -254,14 +268,36 @@ class Evaluation {
 
 }  // namespace
 
+void Trail::rest_on(std::int64_t at, std::uint64_t bytes) {
+  const auto last = (static_cast<std::uint64_t>(at) + bytes + 3) / 4;
+  if (pieces_.size() < last) pieces_.resize(last);
+  for (auto piece = static_cast<std::uint64_t>(at) / 4; piece < last; ++piece) pieces_[piece] = true;
+}
+
+bool Trail::rests_on(std::uint32_t at, std::uint32_t bytes) const {
+  for (std::uint32_t piece = at / 4; piece < pieces_.size() && piece < (at + bytes + 3) / 4; ++piece)
+    if (pieces_[piece]) return true;
+  return false;
+}
+
+std::set<NumberAt> Trail::taken() const {
+  std::set<NumberAt> numbers;
+  for (const auto& [lookup, found] : lookups) {
+    if (!found.has_numbers) continue;
+    for (std::uint32_t at = lookup.first; at <= lookup.last; at += lookup.bytes)
+      if (!std::ranges::binary_search(found.pointers, at)) numbers.insert({at, lookup.bytes});
+  }
+  return numbers;
+}
+
 namespace {
 
 // From the pointer in that word; Range::kNoBase: from none.
 std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, const AddressGroup& group,
-                                             std::uint32_t pointer, const LaunchValues& launch,
-                                             std::set<NumberAt>* taken) {
+                                             std::uint32_t pointer, const LaunchValues& launch, Trail* trail) {
   if (!group.complete) return std::nullopt;
-  Evaluation evaluation(extents.expressions, pointer, launch, taken);
+  Trail own;
+  Evaluation evaluation(extents.expressions, pointer, launch, trail != nullptr ? *trail : own);
   if (!evaluation.run(group.uses, extents.counters)) return std::nullopt;
   constexpr Range::Number kFarthest = Range::Number{1} << 62;
   std::vector<Reach> result;
@@ -283,18 +319,18 @@ std::optional<std::vector<Reach>> reach_from(const AddressExtents& extents, cons
 }  // namespace
 
 std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
-                                        const LaunchValues& launch, std::set<NumberAt>* taken) {
-  return reach_from(extents, group, pointer, launch, taken);
+                                        const LaunchValues& launch, Trail* trail) {
+  return reach_from(extents, group, pointer, launch, trail);
 }
 
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
-                                                        const LaunchValues& launch, std::set<NumberAt>* taken) {
-  return reach_from(extents, group, Range::kNoBase, launch, taken);
+                                                        const LaunchValues& launch, Trail* trail) {
+  return reach_from(extents, group, Range::kNoBase, launch, trail);
 }
 
-bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch,
-                std::set<NumberAt>* taken) {
-  Evaluation evaluation(extents.expressions, Range::kNoBase, launch, taken);
+bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch, Trail* trail) {
+  Trail own;
+  Evaluation evaluation(extents.expressions, Range::kNoBase, launch, trail != nullptr ? *trail : own);
   return !evaluation.run(expression) || evaluation[expression].reached;
 }
 

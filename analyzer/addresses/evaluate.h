@@ -8,6 +8,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -36,23 +37,49 @@ struct NumberAt {
   auto operator<=>(const NumberAt&) const = default;
 };
 
+// What answers for one launch rest on, and what they found that serves others.
+class Trail {
+ public:
+  // What an index leads to: each `bytes` wide, from the byte `first` of the parameters to the one that begins at
+  // `last`.
+  struct Lookup {
+    std::uint32_t first = 0, last = 0, bytes = 0;
+    auto operator<=>(const Lookup&) const = default;
+  };
+  // Pointers, ascending, or numbers; besides pointers some that are null. Neither: it may be anything.
+  struct Found {
+    std::vector<std::uint32_t> pointers;
+    Range numbers;
+    bool has_numbers = false;
+  };
+
+  void rest_on(std::int64_t at, std::uint64_t bytes);
+  // Whether an answer may be another one if these bytes were others, or a pointer, or none.
+  bool rests_on(std::uint32_t at, std::uint32_t bytes) const;
+  // The numbers that were taken from the parameters by an index.
+  std::set<NumberAt> taken() const;
+
+  std::map<Lookup, Found> lookups;
+
+ private:
+  std::vector<bool> pieces_;  // of 4 bytes, that are read
+};
+
 // Where the uses of a group get to, from the pointer in this word of the parameters, which is one of the group's;
 // nothing if that has no bounds. An empty list where none of them is made. The group must be one of `extents`, which
-// must be well formed (is_well_formed). `taken`, here and below: the numbers of the parameters that the answer rests on
-// because the kernel takes them by an index are added.
+// must be well formed (is_well_formed). `trail`, here and below: of earlier answers for the same launch, if any.
 std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const AddressGroup& group, std::uint32_t pointer,
-                                        const LaunchValues& launch, std::set<NumberAt>* taken = nullptr);
+                                        const LaunchValues& launch, Trail* trail = nullptr);
 
 // The same where none of the group's words points anywhere: as numbers, they are all null, say. Addresses then are from
 // zero on.
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
-                                                        const LaunchValues& launch,
-                                                        std::set<NumberAt>* taken = nullptr);
+                                                        const LaunchValues& launch, Trail* trail = nullptr);
 
 // Whether an expression may have a value at all in this launch: if not, what it stands for does not happen. What is not
 // understood may.
 bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch,
-                std::set<NumberAt>* taken = nullptr);
+                Trail* trail = nullptr);
 
 // Whether all operands are there, of the bits that their operation takes, values are what the operation may have, and
 // nothing but `either` leads back.

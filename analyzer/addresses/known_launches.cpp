@@ -8,6 +8,7 @@
 namespace nimble::analyzer {
 namespace {
 
+constexpr std::uint32_t kNoWord = Range::kNoBase - 1;  // of any parameters
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
 template <class T>
@@ -62,16 +63,19 @@ KnownLaunch::KnownLaunch(KnownKernel& kernel, const LaunchValues& launch)
 LaunchValues KnownLaunch::values() const { return {params_, pointers_, grid_, block_}; }
 
 const std::optional<std::vector<Reach>>& KnownLaunch::reach(std::size_t group, std::uint32_t pointer) {
+  // By a pointer that is not taken the same is reached as by one that there is not.
+  if (pointer != kNoWord && !rests_on(group, pointer)) return reach(group, kNoWord);
   const auto [found, is_new] = reaches_.try_emplace({group, pointer});
   const AddressExtents& extents = kernel_.extents();
-  if (is_new) found->second = analyzer::reach(extents, extents.groups[group], pointer, values(), &taken_[group]);
+  if (is_new) found->second = analyzer::reach(extents, extents.groups[group], pointer, values(), &trails_[group]);
   return found->second;
 }
 
 const std::optional<std::vector<Reach>>& KnownLaunch::reach_without_pointer(std::size_t group) {
   const auto [found, is_new] = without_pointer_.try_emplace(group);
   const AddressExtents& extents = kernel_.extents();
-  if (is_new) found->second = analyzer::reach_without_pointer(extents, extents.groups[group], values(), &taken_[group]);
+  if (is_new)
+    found->second = analyzer::reach_without_pointer(extents, extents.groups[group], values(), &trails_[group]);
   return found->second;
 }
 
@@ -79,15 +83,21 @@ bool KnownLaunch::may_happen(std::size_t doubt) {
   const auto [found, is_new] = happens_.try_emplace(doubt);
   const AddressExtents& extents = kernel_.extents();
   if (is_new)
-    found->second = analyzer::may_happen(extents, extents.doubts[doubt].happens, values(), &taken_by_doubt_[doubt]);
+    found->second = analyzer::may_happen(extents, extents.doubts[doubt].happens, values(), &trails_of_doubts_[doubt]);
   return found->second;
 }
 
-// Of all that may be asked of the group.
-const std::set<NumberAt>& KnownLaunch::taken(std::size_t group) {
+bool KnownLaunch::rests_on(std::size_t group, std::uint32_t word) {
+  if (!kernel_.sources(group).looks_up) return true;
+  reach(group, kNoWord);
+  return trails_[group].rests_on(word, 8);
+}
+
+// By all that may be asked of the group.
+std::set<NumberAt> KnownLaunch::taken(std::size_t group) {
   for (const std::uint32_t at : kernel_.extents().groups[group].at) reach(group, at);
   reach_without_pointer(group);
-  return taken_[group];
+  return trails_[group].taken();
 }
 
 const std::vector<NumberAt>& KnownLaunch::numbers_added(std::size_t group) {
@@ -115,7 +125,7 @@ const Sources& KnownLaunch::sources_of_doubt(std::size_t doubt) {
   const auto [found, is_new] = sources_of_doubt_.try_emplace(doubt);
   if (!is_new) return found->second;
   may_happen(doubt);
-  return found->second = with(of_all, taken_by_doubt_[doubt]);
+  return found->second = with(of_all, trails_of_doubts_[doubt].taken());
 }
 
 KnownKernel::KnownKernel(const AddressExtents& extents)

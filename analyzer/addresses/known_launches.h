@@ -36,6 +36,8 @@ class KnownLaunch {
   const std::optional<std::vector<Reach>>& reach_without_pointer(std::size_t group);
   // Of a doubt by its place in AddressExtents::doubts.
   bool may_happen(std::size_t doubt);
+  // Whether an answer for the group may be another one if this word of the parameters were another pointer, or none.
+  bool rests_on(std::size_t group, std::uint32_t word);
   // Those of evaluate.h, and what this launch takes from the parameters by an index.
   const std::vector<NumberAt>& numbers_added(std::size_t group);
   const Sources& sources(std::size_t group);
@@ -43,7 +45,7 @@ class KnownLaunch {
 
  private:
   LaunchValues values() const;
-  const std::set<NumberAt>& taken(std::size_t group);
+  std::set<NumberAt> taken(std::size_t group);
 
   KnownKernel& kernel_;
   std::vector<std::uint8_t> params_;  // zeros where pointers are
@@ -52,7 +54,7 @@ class KnownLaunch {
   std::map<std::pair<std::size_t, std::uint32_t>, std::optional<std::vector<Reach>>> reaches_;
   std::map<std::size_t, std::optional<std::vector<Reach>>> without_pointer_;
   std::map<std::size_t, bool> happens_;
-  std::map<std::size_t, std::set<NumberAt>> taken_, taken_by_doubt_;
+  std::map<std::size_t, Trail> trails_, trails_of_doubts_;
   std::map<std::size_t, std::vector<NumberAt>> numbers_;
   std::map<std::size_t, Sources> sources_, sources_of_doubt_;
 };

@@ -223,7 +223,7 @@ CHOICES = {
     "an address comes from where the first store has it": (
         "sass_flow/provenance.cpp", "for (const LocalWords::Stored& each : *stored)", "for (const LocalWords::Stored& each : {stored->front()})"),
     "an index into the parameters leads to the first of them": (
-        "../addresses/evaluate.cpp", "at <= last; at += bytes) {", "at <= first; at += bytes) {"),
+        "../addresses/evaluate.cpp", "at <= lookup.last; at += lookup.bytes) {", "at <= lookup.first; at += lookup.bytes) {"),
     "what rounds a quotient to zero is not added": (
         "sass_expressions/wide_sums.cpp", "list_.add(list_.make(ExpressionOp::widen, bits),", "list_.add(list_.number(0, 64),"),
     "parameters are read at the next word": (

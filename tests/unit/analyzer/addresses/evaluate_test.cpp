@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -207,8 +208,32 @@ class Program {
 };
 
 struct Sums {
-  std::uint64_t bounded = 0, held = 0;
+  std::uint64_t bounded = 0, held = 0, independent = 0;
 };
+
+bool is_same(const std::optional<std::vector<Reach>>& one, const std::optional<std::vector<Reach>>& other) {
+  if (!one || !other) return !one && !other;
+  return std::ranges::equal(*one, *other, [](const Reach& a, const Reach& b) {
+    return std::tuple(a.first, a.last, a.indexed) == std::tuple(b.first, b.last, b.indexed);
+  });
+}
+
+// Other bytes than those that a trail has do not change the answer, nor other pointers.
+void hold_trail(const AddressExtents& extents, const AddressGroup& group, std::uint32_t focus,
+                const LaunchValues& values, std::uint64_t seed, Sums& sums) {
+  Trail trail;
+  const auto reached = reach(extents, group, focus, values, &trail);
+  std::vector<std::uint8_t> params(values.params.begin(), values.params.end());
+  std::vector<std::uint32_t> pointers;
+  Random random(seed);
+  for (std::uint32_t at = 0; at < params.size(); ++at)
+    if (!trail.rests_on(at, 1)) params[at] = static_cast<std::uint8_t>(random()), ++sums.independent;
+  for (std::uint32_t at = 0; at + 8 <= params.size(); at += 8)
+    if (trail.rests_on(at, 8) ? std::ranges::count(values.pointers, at) != 0 : random() % 2 == 0)
+      pointers.push_back(at);
+  const LaunchValues others{params, pointers, values.grid, values.block};
+  EXPECT_TRUE(is_same(reach(extents, group, focus, others), reached)) << "seed " << seed << ", pointer " << focus;
+}
 
 // Each use, with what it is from time to time, for both of the pointers that it may be relative to.
 void hold(Program& program, std::uint64_t seed, Sums& sums) {
@@ -228,6 +253,7 @@ void hold(Program& program, std::uint64_t seed, Sums& sums) {
   for (const std::uint32_t use : uses) {
     for (const std::uint32_t focus : pointers) {
       group.uses = {{use, 1}};
+      hold_trail(extents, group, focus, values, seed, sums);
       const auto reached = reach(extents, group, focus, values);
       if (!reached || std::ranges::any_of(*reached, [](const Reach& each) { return each.indexed; })) continue;
       ++sums.bounded;
@@ -274,6 +300,7 @@ TEST(Evaluate, WhatIsComputedIsWithinItsRange) {
     hold(program, seed, sums);
   }
   EXPECT_GT(sums.bounded, 30000u);
+  EXPECT_GT(sums.independent, 1000000u);
   EXPECT_GT(sums.held, 90000u);
 }
 
@@ -381,7 +408,9 @@ TEST(Evaluate, AnIndexIntoTheParametersLeadsToNumbers) {
     std::copy(std::begin(numbers), std::end(numbers), params.begin() + 8);
     const std::uint32_t pointers[] = {0};
     Answer answer;
-    const auto reached = reach(extents, group, 0, {params, pointers, {blocks, 1, 1}, {1, 1, 1}}, &answer.taken);
+    Trail trail;
+    const auto reached = reach(extents, group, 0, {params, pointers, {blocks, 1, 1}, {1, 1, 1}}, &trail);
+    answer.taken = trail.taken();
     answer.bytes = reached ? std::to_string((*reached)[0].first) + ".." + std::to_string((*reached)[0].last) : "?";
     return answer;
   };

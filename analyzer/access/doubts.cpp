@@ -17,7 +17,7 @@ void pin_doubts(const OpQuestion& op, const AddressExtents& extents, Pinned& pin
   if (extents.doubts.empty()) return;
   const LaunchOf launch(op, extents);
   for (std::size_t i = 0; i < extents.doubts.size(); ++i) {
-    const Sources& sources = launch->sources_of_doubt(i);
+    const Sources sources = launch->sources_of_doubt(i);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }

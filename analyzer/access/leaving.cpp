@@ -199,23 +199,31 @@ bool touches_nothing(const OpQuestion& op, const KernelProof& proof, const Prove
   return !groups.empty();
 }
 
+namespace {
+
+// The launch as if a word of it were a pointer: then it is seen where that gets to. As it is where no answer for the
+// group rests on the word.
+KnownLaunch& as_if_pointer(const OpQuestion& op, const LaunchOf& as_it_is, std::size_t group, std::uint32_t word) {
+  if (!as_it_is->rests_on(group, word)) return *as_it_is;
+  std::vector<std::uint32_t> pointers = pointer_words(op);
+  const auto place = std::ranges::lower_bound(pointers, word);
+  if (place == pointers.end() || *place != word) pointers.insert(place, word);
+  return as_it_is.kernel().launch(values_of(op, pointers));
+}
+
+}  // namespace
+
 bool takes_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word) {
-  if (word_at(op.call.params, word) == 0) return false;
+  if (word_at(op.call.params, word) == 0 || !proof.extents.of_accesses) return false;
   const LaunchOf as_it_is(op, proof.extents);
-  KnownLaunch* as_if = nullptr;  // it were a pointer: then it is seen where it gets to
   const std::vector<std::size_t> groups = groups_of(proof, access);
   for (const std::size_t group : groups) {
-    const bool matters = as_it_is->rests_on(group, word);
-    if (matters && as_if == nullptr) {
-      std::vector<std::uint32_t> pointers = pointer_words(op);
-      const auto place = std::ranges::lower_bound(pointers, word);
-      if (place == pointers.end() || *place != word) pointers.insert(place, word);
-      as_if = &as_it_is.kernel().launch(values_of(op, pointers));
-    }
-    const auto& reached = (matters ? *as_if : *as_it_is).reach(group, word);
-    if (!reached || !reached->empty()) return false;
+    if (as_it_is->seems_to_take(group, word)) return false;
+    KnownLaunch& launch = as_if_pointer(op, as_it_is, group, word);
+    const auto& reached = launch.reach(group, word);
+    if ((!reached || !reached->empty()) && launch.may_take(group, word)) return false;
   }
-  return proof.extents.of_accesses && !groups.empty();
+  return !groups.empty();
 }
 
 bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word) {
@@ -238,12 +246,14 @@ bool stays_inside(const OpQuestion& op, const KernelProof& proof, const ProvenAc
 
 void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAccess& access, std::uint32_t word,
                 Pinned& pinned) {
-  const LaunchOf launch(op, proof.extents);
+  const LaunchOf as_it_is(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
-    const Sources& sources = launch->sources(group);
-    pinned.shape |= sources.shape;
-    for (const std::uint32_t at : sources.params)
-      if (at + 4 <= word || at >= word + 8) pin_number(op, at, 4, pinned.params);
+    for (KnownLaunch* const launch : {&*as_it_is, &as_if_pointer(op, as_it_is, group, word)}) {
+      const Sources sources = launch->sources(group);
+      pinned.shape |= sources.shape;
+      for (const std::uint32_t at : sources.params)
+        if (at + 4 <= word || at >= word + 8) pin_number(op, at, 4, pinned.params);
+    }
   }
 }
 
@@ -257,7 +267,7 @@ void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAcc
   for (const std::uint32_t word : access.at) pin_number(op, word, 8, pinned.params);
   const LaunchOf launch(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
-    const Sources& sources = launch->sources(group);
+    const Sources sources = launch->sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
   }
@@ -271,7 +281,7 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
       if (!launch.kernel().is_told(of)) pin_number(op, word, 4, pinned.usual_params);
-    const Sources& sources = launch->sources(of);
+    const Sources sources = launch->sources(of);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);
   }

@@ -41,7 +41,56 @@ class Evaluation {
 
   const Range& operator[](std::uint32_t at) const { return ranges_[at]; }
 
+  // Adds what of the parameters the value, which was run, may be made of.
+  void find_made_of(std::uint32_t value, WordsTaken& taken) const {
+    using enum ExpressionOp;
+    std::vector<std::uint8_t> seen(expressions_.size());
+    std::vector<std::uint32_t> open{value};
+    seen[value] = 1;
+    while (!open.empty()) {
+      const std::uint32_t at = open.back();
+      const Expression& each = expressions_[at];
+      open.pop_back();
+      if (!ranges_[at].reached || makes_number(each)) continue;  // it has no value, or not that of an address
+      taken.anything |= each.op == unknown;
+      if (each.op == param) taken.add(each.value, each.value + each.a);
+      if (is_lookup(each.op)) {
+        const auto lookup = lookup_of(each);
+        taken.anything |= !lookup;
+        if (lookup) taken.add(lookup->first, std::int64_t{lookup->last} + lookup->bytes);
+        continue;
+      }
+      const bool has_condition = each.op == when || each.op == where;
+      for (unsigned i = 0; i < (has_condition ? 1 : operands_of(each.op)); ++i) {
+        const std::uint32_t operand = i == 0 ? each.a : each.b;
+        if (!std::exchange(seen[operand], 1)) open.push_back(operand);
+      }
+    }
+  }
+
  private:
+  // Whether its value is no address, as the flow that proves accesses has it (sass_flow/transfer_functions.h):
+  // products, and what is shifted, but for an upper half that is put in its place.
+  bool makes_number(const Expression& each) const {
+    using enum ExpressionOp;
+    constexpr std::int64_t kHalf = 32;
+    switch (each.op) {
+      case multiply:
+      case multiply_high:
+      case multiply_high_signed:
+      case divide:
+      case remainder:
+      case remainder_signed:
+      case shift_right:
+      case shift_right_signed:
+        return true;
+      case shift_left:
+        return expressions_[each.b].op == constant && expressions_[each.b].value < kHalf;
+      default:
+        return false;
+    }
+  }
+
   bool run() {
     int round = 0;
     bool changed = true;
@@ -199,19 +248,26 @@ class Evaluation {
     return Range::number(static_cast<Range::Number>(value), each.bits);
   }
 
-  Range parameter_at(const Expression& each) const {
+  // Where in the parameters the index leads to, if that is known.
+  std::optional<Trail::Lookup> lookup_of(const Expression& each) const {
     const std::uint32_t bytes = each.op == ExpressionOp::param_at ? 8 : each.b;
-    const Range anything =
-        bytes < each.bits / 8 ? Range::of(0, (Range::Number{1} << 8 * bytes) - 1, each.bits) : Range::full(each.bits);
     const Range& index = ranges_[each.a];
-    if (!index.reached) return {};
     const Range::Number first = index.lo + each.value, last = index.hi + each.value;
     const bool is_known = index.base == Range::kNoBase && !index.indexed && first >= 0 && first % bytes == 0 &&
                           last + bytes <= static_cast<Range::Number>(launch_.params.size());
-    if (!is_known) return anything;
-    const Trail::Lookup lookup{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last), bytes};
-    const auto [found, is_new] = trail_.lookups.try_emplace(lookup);
-    if (is_new) found->second = looked_up(lookup, each.bits);
+    if (!is_known) return std::nullopt;
+    return Trail::Lookup{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last), bytes};
+  }
+
+  Range parameter_at(const Expression& each) const {
+    if (!ranges_[each.a].reached) return {};
+    const std::uint32_t bytes = each.op == ExpressionOp::param_at ? 8 : each.b;
+    const Range anything =
+        bytes < each.bits / 8 ? Range::of(0, (Range::Number{1} << 8 * bytes) - 1, each.bits) : Range::full(each.bits);
+    const auto lookup = lookup_of(each);
+    if (!lookup) return anything;
+    const auto [found, is_new] = trail_.lookups.try_emplace(*lookup);
+    if (is_new) found->second = looked_up(*lookup, each.bits);
     const Trail::Found& known = found->second;
     if (!known.pointers.empty()) {
       // By the other pointers not this one's memory.
@@ -267,6 +323,15 @@ class Evaluation {
 };
 
 }  // namespace
+
+void WordsTaken::add(std::int64_t first, std::int64_t last) {
+  spans.emplace(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last));
+}
+
+bool WordsTaken::names(std::uint32_t word) const {
+  constexpr std::uint32_t kWord = 8;
+  return std::ranges::any_of(spans, [&](const auto& span) { return span.first < word + kWord && word < span.second; });
+}
 
 void Trail::rest_on(std::int64_t at, std::uint64_t bytes) {
   const auto last = (static_cast<std::uint64_t>(at) + bytes + 3) / 4;
@@ -326,6 +391,17 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
                                                         const LaunchValues& launch, Trail* trail) {
   return reach_from(extents, group, Range::kNoBase, launch, trail);
+}
+
+WordsTaken words_taken(const AddressExtents& extents, const AddressGroup& group, std::uint32_t focus,
+                       const LaunchValues& launch, Trail* trail) {
+  WordsTaken taken;
+  Trail own;
+  Evaluation evaluation(extents.expressions, focus, launch, trail != nullptr ? *trail : own);
+  taken.anything = !group.complete || !evaluation.run(group.uses, extents.counters);
+  if (taken.anything) return taken;
+  for (const AddressUse& use : group.uses) evaluation.find_made_of(use.address, taken);
+  return taken;
 }
 
 bool may_happen(const AddressExtents& extents, std::uint32_t expression, const LaunchValues& launch, Trail* trail) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "analyzer/addresses/range.h"
@@ -75,6 +76,21 @@ std::optional<std::vector<Reach>> reach(const AddressExtents& extents, const Add
 // zero on.
 std::optional<std::vector<Reach>> reach_without_pointer(const AddressExtents& extents, const AddressGroup& group,
                                                         const LaunchValues& launch, Trail* trail = nullptr);
+
+// What of the parameters addresses are made of, wherever they then lead to.
+struct WordsTaken {
+  bool anything = false;                                    // something is not understood, and may be made of any
+  std::set<std::pair<std::uint32_t, std::uint32_t>> spans;  // bytes from the first to before the second
+
+  void add(std::int64_t first, std::int64_t last);
+  // Whether any of the 8 bytes from there on are among them.
+  bool names(std::uint32_t word) const;
+};
+
+// Of a group's addresses in this launch. It holds for the word `focus`, which has to be one of the launch's pointers,
+// and for all that no answer rests on.
+WordsTaken words_taken(const AddressExtents& extents, const AddressGroup& group, std::uint32_t focus,
+                       const LaunchValues& launch, Trail* trail = nullptr);
 
 // Whether an expression may have a value at all in this launch: if not, what it stands for does not happen. What is not
 // understood may.

@@ -79,6 +79,22 @@ const std::optional<std::vector<Reach>>& KnownLaunch::reach_without_pointer(std:
   return found->second;
 }
 
+const WordsTaken& KnownLaunch::words_taken(std::size_t group, std::uint32_t focus) {
+  const auto [found, is_new] = takes_.try_emplace({group, focus});
+  const AddressExtents& extents = kernel_.extents();
+  if (is_new) found->second = analyzer::words_taken(extents, extents.groups[group], focus, values(), &trails_[group]);
+  return found->second;
+}
+
+bool KnownLaunch::seems_to_take(std::size_t group, std::uint32_t word) {
+  return words_taken(group, kNoWord).names(word);
+}
+
+bool KnownLaunch::may_take(std::size_t group, std::uint32_t word) {
+  const WordsTaken& taken = words_taken(group, rests_on(group, word) ? word : kNoWord);
+  return taken.anything || taken.names(word);
+}
+
 bool KnownLaunch::may_happen(std::size_t doubt) {
   const auto [found, is_new] = happens_.try_emplace(doubt);
   const AddressExtents& extents = kernel_.extents();
@@ -93,39 +109,22 @@ bool KnownLaunch::rests_on(std::size_t group, std::uint32_t word) {
   return trails_[group].rests_on(word, 8);
 }
 
-// By all that may be asked of the group.
-std::set<NumberAt> KnownLaunch::taken(std::size_t group) {
-  for (const std::uint32_t at : kernel_.extents().groups[group].at) reach(group, at);
-  reach_without_pointer(group);
-  return trails_[group].taken();
-}
-
-const std::vector<NumberAt>& KnownLaunch::numbers_added(std::size_t group) {
-  if (!kernel_.sources(group).looks_up) return kernel_.numbers_added(group);
-  const auto [found, is_new] = numbers_.try_emplace(group);
-  if (!is_new) return found->second;
-  std::set<NumberAt> all = taken(group);
+std::vector<NumberAt> KnownLaunch::numbers_added(std::size_t group) {
   const std::vector<NumberAt>& added = kernel_.numbers_added(group);
+  if (!kernel_.sources(group).looks_up) return added;
+  std::set<NumberAt> all = trails_[group].taken();
   all.insert(added.begin(), added.end());
-  found->second.assign(all.begin(), all.end());
-  return found->second;
+  return {all.begin(), all.end()};
 }
 
-const Sources& KnownLaunch::sources(std::size_t group) {
+Sources KnownLaunch::sources(std::size_t group) {
   const Sources& of_all = kernel_.sources(group);
-  if (!of_all.looks_up) return of_all;
-  const auto [found, is_new] = sources_.try_emplace(group);
-  if (is_new) found->second = with(of_all, taken(group));
-  return found->second;
+  return of_all.looks_up ? with(of_all, trails_[group].taken()) : of_all;
 }
 
-const Sources& KnownLaunch::sources_of_doubt(std::size_t doubt) {
+Sources KnownLaunch::sources_of_doubt(std::size_t doubt) {
   const Sources& of_all = kernel_.sources_of_doubt(doubt);
-  if (!of_all.looks_up) return of_all;
-  const auto [found, is_new] = sources_of_doubt_.try_emplace(doubt);
-  if (!is_new) return found->second;
-  may_happen(doubt);
-  return found->second = with(of_all, trails_of_doubts_[doubt].taken());
+  return of_all.looks_up ? with(of_all, trails_of_doubts_[doubt].taken()) : of_all;
 }
 
 KnownKernel::KnownKernel(const AddressExtents& extents)

@@ -34,18 +34,23 @@ class KnownLaunch {
   // Of a group by its place in AddressExtents::groups.
   const std::optional<std::vector<Reach>>& reach(std::size_t group, std::uint32_t pointer);
   const std::optional<std::vector<Reach>>& reach_without_pointer(std::size_t group);
+  // Whether the launch may make an address of the group of this word, wherever it then leads to.
+  bool may_take(std::size_t group, std::uint32_t word);
+  // Whether it seems so, by an answer for all words: it may be that of a pointer that has to be asked for itself.
+  bool seems_to_take(std::size_t group, std::uint32_t word);
   // Of a doubt by its place in AddressExtents::doubts.
   bool may_happen(std::size_t doubt);
   // Whether an answer for the group may be another one if this word of the parameters were another pointer, or none.
   bool rests_on(std::size_t group, std::uint32_t word);
-  // Those of evaluate.h, and what this launch takes from the parameters by an index.
-  const std::vector<NumberAt>& numbers_added(std::size_t group);
-  const Sources& sources(std::size_t group);
-  const Sources& sources_of_doubt(std::size_t doubt);
+  // Those of evaluate.h; and what this launch takes from the parameters by an index, as far as answers so far rest on
+  // it.
+  std::vector<NumberAt> numbers_added(std::size_t group);
+  Sources sources(std::size_t group);
+  Sources sources_of_doubt(std::size_t doubt);
 
  private:
   LaunchValues values() const;
-  std::set<NumberAt> taken(std::size_t group);
+  const WordsTaken& words_taken(std::size_t group, std::uint32_t focus);
 
   KnownKernel& kernel_;
   std::vector<std::uint8_t> params_;  // zeros where pointers are
@@ -53,10 +58,9 @@ class KnownLaunch {
   std::array<std::uint32_t, 3> grid_, block_;
   std::map<std::pair<std::size_t, std::uint32_t>, std::optional<std::vector<Reach>>> reaches_;
   std::map<std::size_t, std::optional<std::vector<Reach>>> without_pointer_;
+  std::map<std::pair<std::size_t, std::uint32_t>, WordsTaken> takes_;
   std::map<std::size_t, bool> happens_;
   std::map<std::size_t, Trail> trails_, trails_of_doubts_;
-  std::map<std::size_t, std::vector<NumberAt>> numbers_;
-  std::map<std::size_t, Sources> sources_, sources_of_doubt_;
 };
 
 class KnownKernel {

@@ -68,7 +68,8 @@ std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::StepR
   std::map<std::uint64_t, GraphSchedule::Written> found;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
     const analyzer::OpAccesses& known = analysis.evidence.accesses.ops[op];
-    if (known.role == analyzer::OpRole::barrier || known.communicates != analyzer::Communicates::no)
+    // What others can reach besides is listed like the rest, as is cuDNN's flag of an overflow in the host's memory.
+    if (known.role == analyzer::OpRole::barrier || known.communicates == analyzer::Communicates::by_rule)
       return std::nullopt;
     for (const analyzer::Access& access : analysis.evidence.accesses.of(op)) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];

@@ -93,6 +93,14 @@ RULES = {
 
 # Of how far addresses get: kernels of make_index_kernels.py show them.
 EXTENTS = {
+    "of what is selected, the opposite is known": (
+        "sass_expressions/narrow.cpp", "is_first != (flow_.word(at).bit(kNegated) != 0)}", "is_first == (flow_.word(at).bit(kNegated) != 0)}"),
+    "what is added to what is known is left out": (
+        "sass_expressions/narrow.cpp", "list_.add(known, list_.number(sum->second, 32))", "known"),
+    "of several pointers the first is taken": (
+        "../addresses/evaluate.cpp", "i < (has_condition ? 1 : operands_of(each.op))", "i < 1"),
+    "an index leads to one of the pointers": (
+        "../addresses/evaluate.cpp", "taken.add(lookup->first, std::int64_t{lookup->last} + lookup->bytes)", "taken.add(lookup->first, lookup->first + lookup->bytes)"),
     "a number that is taken by an index is the next one": (
         "sass_expressions/narrow.cpp", "list_.number_at(id, offset, bytes)", "list_.number_at(id, offset + bytes, bytes)"),
     "a byte that is taken by an index has its sign": (

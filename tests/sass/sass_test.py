@@ -88,6 +88,7 @@ class Indices(unittest.TestCase):
         # Some loops go on for very long.
         self.assertGreaterEqual(counts["runs_to_end"], counts["runs"] * 0.85)
         self.assertGreaterEqual(counts["accesses_with_extents"], counts["accesses_in_objects"] * 0.2)
+        self.assertGreater(counts["pointers_left_alone"], counts["runs"] * 0.1)
 
 
 class Choices(unittest.TestCase):

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "analyzer/kernel_code/sass_code/control_flow.h"
@@ -74,6 +75,7 @@ class Addresses {
   ExpressionId shift(std::uint32_t at, int depth);
   ExpressionId logic(std::uint32_t at, int depth);
   ExpressionId select(std::uint32_t at, int depth);
+  ExpressionId selected(std::uint32_t at, const SourceOperand& operand, ExpressionId id, bool is_first, int depth);
   ExpressionId permute(std::uint32_t at, int depth);
   ExpressionId special(std::uint32_t at);
   ExpressionId load(std::uint32_t at, ValueId value, unsigned index, int depth);
@@ -86,6 +88,7 @@ class Addresses {
   ExpressionId carry(Word word, unsigned predicate, unsigned negated);
   ExpressionId narrowed(std::uint32_t at, ValueId value, ExpressionId id, int depth);
   ExpressionId narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth);
+  std::optional<std::pair<ValueId, std::int32_t>> sum_with_number(ValueId value) const;
   // The value where these hold together, which may be never.
   ExpressionId possible(std::span<const Comparison> comparisons, ExpressionId id, int depth);
 

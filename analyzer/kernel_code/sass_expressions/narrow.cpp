@@ -1,7 +1,9 @@
 // Values of 32 bits.
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/kernel_code/sass_expressions/addresses.h"
 
@@ -171,6 +173,7 @@ ExpressionId Addresses::narrowed(std::uint32_t at, ValueId value, ExpressionId i
 ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueId value, ExpressionId id, int depth) {
   using enum ExpressionRelation;
   if (list_[id].op == ExpressionOp::constant || depth > kMostDepth) return id;
+  const ExpressionId before = id;
   for (const Comparison& each : comparisons) {
     if (each.lower != Comparison::kNoInstruction) continue;
     const SourceOperands of_it = operands_of(flow_, values_, each.instruction);
@@ -187,7 +190,38 @@ ExpressionId Addresses::narrowed(std::span<const Comparison> comparisons, ValueI
     id = list_.make(ExpressionOp::where, id, than,
                     static_cast<std::int64_t>(relation) + (each.is_signed ? kSignedRelation : 0));
   }
-  return id;
+  if (id != before || comparisons.empty()) return id;
+  // What is known of a number is known of a sum with it, as where a counter is compared before it is raised.
+  const auto sum = sum_with_number(value);
+  if (!sum) return id;
+  const ExpressionId plain = of(sum->first, depth + 1);
+  const ExpressionId known = narrowed(comparisons, sum->first, plain, depth + 1);
+  return known == plain ? id : list_.add(known, list_.number(sum->second, 32));
+}
+
+// Another value to which a number is added, and that number.
+std::optional<std::pair<ValueId, std::int32_t>> Addresses::sum_with_number(ValueId value) const {
+  std::uint32_t at = 0;
+  unsigned index = 0;
+  if (!is_written_by(value, at, index) || flow_.relocated.contains(at)) return std::nullopt;
+  const std::string_view name = flow_.instructions[at].name;
+  const bool has_three = is_one_of(name, {"IADD3", "UIADD3"});
+  if (!has_three && !is_one_of(name, {"VIADD", "UVIADD"})) return std::nullopt;
+  if (has_three && flow_.word(at).bit(kExtended) != 0) return std::nullopt;
+  const SourceOperands from = operands_of(flow_, values_, at);
+  std::optional<ValueId> found;
+  std::uint32_t number = 0;
+  for (const SourceOperand* each : {&from.a, &from.b, has_three ? &from.c : nullptr}) {
+    if (each == nullptr || each->kind == SourceOperand::Kind::zero) continue;
+    if (each->negated || each->is_wide() || each->kind == SourceOperand::Kind::constant) return std::nullopt;
+    if (each->kind == SourceOperand::Kind::immediate) {
+      number += each->immediate;
+    } else if (std::exchange(found, each->values[0])) {
+      return std::nullopt;
+    }
+  }
+  if (!found) return std::nullopt;
+  return std::pair{*found, static_cast<std::int32_t>(number)};
 }
 
 ExpressionId Addresses::possible(std::span<const Comparison> comparisons, ExpressionId id, int depth) {
@@ -465,9 +499,22 @@ ExpressionId Addresses::select(std::uint32_t at, int depth) {
   }
   if (!is_choice && (from.a.negated || from.b.negated || is_vector)) return list_.unknown(32);
   const ExpressionId id = list_.choice(32, 0);
-  const std::array<ExpressionId, 2> both{a, b};
+  const std::array<ExpressionId, 2> both{selected(at, from.a, a, true, depth), selected(at, from.b, b, false, depth)};
   list_.fill(id, both);
   return id;
+}
+
+// One of the two that a selection takes: by its predicate something may be known of it.
+ExpressionId Addresses::selected(std::uint32_t at, const SourceOperand& operand, ExpressionId id, bool is_first,
+                                 int depth) {
+  constexpr unsigned kPredicate = 87, kNegated = 90;
+  const std::string_view name = flow_.instructions[at].name;
+  const ValueId predicate = conditions_.predicate_at(at, kPredicate);
+  if (predicate == kNoValue || (name != "SEL" && name != "USEL") || values_.stands_for_others(at) ||
+      operand.kind != SourceOperand::Kind::registers || operand.is_wide())
+    return id;
+  const auto known = conditions_.of({predicate, is_first != (flow_.word(at).bit(kNegated) != 0)});
+  return narrowed(known, operand.values[0], id, depth + 1);
 }
 
 // Moves of all bytes, and of a few with zeros above them.

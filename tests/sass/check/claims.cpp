@@ -106,6 +106,7 @@ class Run {
     tally_.forced += machine.forced();
     if (!claims_.extents.doubts.empty()) ++(is_claimed_ ? tally_.excluded : tally_.doubtful);
     why.empty() ? ++tally_.ended : ++tally_.given_up[why];
+    for (const auto& [word, is_taken] : taken_) tally_.left_alone += !is_taken;
     return wrong_;
   }
 
@@ -139,7 +140,7 @@ class Run {
     return objects_.add();
   }
 
-  // How far accesses through each word may get in this launch.
+  // How far accesses through each word may get in this launch, and whether there may be any.
   void find_extents() {
     std::vector<std::uint32_t> pointers;
     for (const Object& object : what_)
@@ -151,6 +152,8 @@ class Run {
     for (const AddressGroup& group : claims_.extents.groups) {
       for (const std::uint32_t word : group.at) {
         if (!std::ranges::binary_search(pointers, word)) continue;
+        const analyzer::WordsTaken taken = analyzer::words_taken(claims_.extents, group, word, values);
+        taken_[word] |= taken.anything || taken.names(word);
         const auto reached = analyzer::reach(claims_.extents, group, word, values);
         Extent& extent = extents_[word];
         extent.is_known &= reached.has_value();
@@ -164,6 +167,8 @@ class Run {
   }
 
   void judge_extent(const emulator::Access& access, std::uint32_t word, std::uint64_t base) {
+    if (const auto taken = taken_.find(word); taken != taken_.end() && !taken->second)
+      complain(access, "goes by", "word " + std::to_string(word) + ", which this launch leaves alone");
     const auto found = extents_.find(word);
     if (found == extents_.end() || !found->second.is_known) return;
     ++tally_.extents;
@@ -269,6 +274,7 @@ class Run {
     std::vector<analyzer::Reach> all;
   };
   std::map<std::uint32_t, Extent> extents_;  // by word
+  std::map<std::uint32_t, bool> taken_;      // whether an address may be made of the word in this launch
   std::string wrong_;
 };
 

@@ -299,6 +299,7 @@ class Oracle {
       add(prefix + "accesses_of_variables", tally.variables);
       add(prefix + "pointers_stored", tally.stored);
       add(prefix + "accesses_with_extents", tally.extents);
+      add(prefix + "pointers_left_alone", tally.left_alone);
       add(prefix + "runs_that_exclude_doubts", tally.excluded);
       add(prefix + "runs_with_doubts", tally.doubtful);
       add(prefix + "waits_broken", tally.forced);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -77,6 +78,42 @@ TEST(KnownLaunches, SayWhatEvaluationSays) {
   EXPECT_TRUE(known.sources(0).shape);
   EXPECT_EQ(known.sources_of_doubt(0).params, std::vector<std::uint32_t>{20});
   EXPECT_TRUE(known.is_told(0));
+}
+
+// The word at byte 8 * n, of four, where n is a byte from 32 on by the block's number.
+TEST(KnownLaunches, AnswerTheSameWhereWordsAreTakenByAnIndex) {
+  using enum ExpressionOp;
+  AddressExtents kernel;
+  kernel.expressions = {{ExpressionOp::launch, 32, 0, 0, 3},
+                        {number_at, 32, 0, 1, 32},
+                        {constant, 32, 0, 0, 3},
+                        {shift_left, 32, 1, 2, 0},
+                        {param_at, 64, 3, 0, 0}};
+  kernel.groups = {{{0, 8, 16, 24}, true, true, {{4, 4}}, true, {}}};
+  kernel.of_accesses = true;
+  std::mt19937_64 random(1);
+  std::size_t taken = 0, left = 0;
+  for (int i = 0; i < 500; ++i) {
+    KnownKernel known(kernel);
+    std::vector<std::uint8_t> params(40);
+    for (std::uint32_t at = 32; at < 40; ++at) params[at] = static_cast<std::uint8_t>(random() % (i % 2 == 0 ? 4 : 2));
+    std::vector<std::uint32_t> pointers;
+    for (std::uint32_t at = 0; at < 32; at += 8)
+      if (random() % 4 != 0) pointers.push_back(at);
+    const LaunchValues values{params, pointers, {1 + static_cast<std::uint32_t>(random() % 3), 1, 1}, {1, 1, 1}};
+    KnownLaunch& found = known.launch(values);
+    for (const std::uint32_t word : kernel.groups[0].at) {
+      EXPECT_TRUE(is_same(found.reach(0, word), reach(kernel, kernel.groups[0], word, values))) << i << ' ' << word;
+      const auto first = params.begin() + 32;
+      const bool is_taken = std::count(first, first + values.grid[0], word / 8) != 0;
+      EXPECT_TRUE(!is_taken || found.may_take(0, word)) << i << ' ' << word;
+      (found.may_take(0, word) ? taken : left) += 1;
+    }
+    for (std::uint32_t block = 0; block < values.grid[0]; ++block)
+      EXPECT_EQ(std::ranges::count(found.sources(0).params, 32u), 1) << "the bytes that say which";
+  }
+  EXPECT_GT(taken, 300u);
+  EXPECT_GT(left, 300u);
 }
 
 TEST(KnownLaunches, AreAlikeButForAddresses) {

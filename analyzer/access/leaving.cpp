@@ -249,6 +249,8 @@ void pin_others(const OpQuestion& op, const KernelProof& proof, const ProvenAcce
   const LaunchOf as_it_is(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
     for (KnownLaunch* const launch : {&*as_it_is, &as_if_pointer(op, as_it_is, group, word)}) {
+      launch->reach(group, word);
+      launch->may_take(group, word);
       const Sources sources = launch->sources(group);
       pinned.shape |= sources.shape;
       for (const std::uint32_t at : sources.params)
@@ -267,6 +269,7 @@ void pin_nothing(const OpQuestion& op, const KernelProof& proof, const ProvenAcc
   for (const std::uint32_t word : access.at) pin_number(op, word, 8, pinned.params);
   const LaunchOf launch(op, proof.extents);
   for (const std::size_t group : groups_of(proof, access)) {
+    launch->reach_without_pointer(group);
     const Sources sources = launch->sources(group);
     pinned.shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.params);
@@ -281,6 +284,8 @@ void pin_extents(const OpQuestion& op, const AddressExtents& extents, Pinned& pi
     if (group.numbers.empty()) continue;
     for (const std::uint32_t word : group.numbers)
       if (!launch.kernel().is_told(of)) pin_number(op, word, 4, pinned.usual_params);
+    for (const std::uint32_t at : group.at)
+      if (pointer_at(op, at) != nullptr) launch->reach(of, at);
     const Sources sources = launch->sources(of);
     pinned.usual_shape |= sources.shape;
     for (const std::uint32_t at : sources.params) pin_number(op, at, 4, pinned.usual_params);

@@ -124,6 +124,7 @@ Sources KnownLaunch::sources(std::size_t group) {
 
 Sources KnownLaunch::sources_of_doubt(std::size_t doubt) {
   const Sources& of_all = kernel_.sources_of_doubt(doubt);
+  may_happen(doubt);
   return of_all.looks_up ? with(of_all, trails_of_doubts_[doubt].taken()) : of_all;
 }
 

@@ -1,4 +1,5 @@
-// The readable form of a kernel's mangled name. Pure; any thread. No errors.
+// The readable form of a kernel's mangled name, with all it has: rules and filters go by it. Messages show less of it
+// (analyzer/base/kernel_name.h). Pure; any thread. No errors.
 #pragma once
 
 #include <string>

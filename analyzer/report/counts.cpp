@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/base/kernel_name.h"
 #include "analyzer/base/text.h"
 #include "analyzer/report/describe.h"
 
@@ -26,7 +27,7 @@ std::vector<OpsWithReason> gathered(const StepReading& analysis, WhyOf why_of) {
     ++by_id[{what, why}];
   }
   for (const auto& [id, times] : by_id) {
-    std::string what = id.first < functions ? kernel_name(trace.functions[id.first])
+    std::string what = id.first < functions ? kernel_name(trace.functions[id.first].name)
                                             : std::string(name(static_cast<CallKind>(id.first - functions)));
     counted[{what, analysis.evidence.accesses.reasons[id.second]}] += times;
   }
@@ -56,7 +57,9 @@ std::uint64_t median_calls(const StepReading& analysis) {
 std::string conflict_text(const StepReading& analysis, const EvidenceConflict& conflict) {
   const TraceFunction& function = analysis.input.trace().functions[conflict.function];
   std::string text = "kernel ";
-  text.append(shortened(kernel_name(function), 100)).append(", parameter ").append(std::to_string(conflict.parameter));
+  text.append(shortened(kernel_name(function.name), 100))
+      .append(", parameter ")
+      .append(std::to_string(conflict.parameter));
   if (const ParamLayout& param = (*function.params)[conflict.parameter]; param.size > 8)
     text.append(" (byte ").append(std::to_string(conflict.at - param.offset)).append(")");
   text.append(": ").append(conflict.basis).append(" (").append(name(conflict.evidence)).append(")");

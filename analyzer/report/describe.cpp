@@ -1,5 +1,5 @@
 #include "analyzer/report/describe.h"
-#include "analyzer/base/demangle.h"
+#include "analyzer/base/kernel_name.h"
 
 #include "analyzer/base/text.h"
 
@@ -14,32 +14,13 @@ std::string memory_at(const StepReading& step, std::uint32_t call, std::uint32_t
 
 }  // namespace
 
-std::string kernel_name(const TraceFunction& function) {
-  std::string readable = demangle(function.name);
-  std::size_t end = readable.size();
-  int depth = 0;
-  // The parameter list is the last group in parentheses, as parameter_types() reads it.
-  if (!readable.empty() && readable.back() == ')')
-    for (std::size_t i = readable.size(); i-- > 0;) {
-      if (readable[i] == ')') ++depth;
-      if (readable[i] == '(' && --depth == 0) {
-        end = i;
-        break;
-      }
-    }
-  readable.resize(end == 0 ? readable.size() : end);
-  // Templates are spelled with their return type.
-  if (readable.rfind("void ", 0) == 0) readable.erase(0, 5);
-  return readable;
-}
-
 std::string describe_op(const StepReading& step, std::uint32_t op, std::size_t width) {
   std::uint32_t index = step.step.calls()[op];
   const TraceCall& call = step.input.trace().calls[index];
   std::string text(name(call.kind));
   switch (call.kind) {
     case CallKind::launch:
-      text += " " + kernel_name(step.input.trace().functions[call.function]);
+      text += " " + kernel_name(step.input.trace().functions[call.function].name);
       break;
     case CallKind::copy:
       text += " " + bytes_text(call.width * call.height) + " " + memory_at(step, index, kAtSrc) + " -> " +

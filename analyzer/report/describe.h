@@ -14,7 +14,4 @@ std::string describe_op(const StepReading& step, std::uint32_t op, std::size_t w
 // "object 3 (device, 4.0 KiB, step-local)".
 std::string describe_object(const StepReading& step, std::uint32_t object);
 
-// A function's readable name without its parameters.
-std::string kernel_name(const TraceFunction& function);
-
 }  // namespace nimble::analyzer

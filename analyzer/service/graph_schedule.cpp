@@ -9,6 +9,7 @@
 #include "analyzer/base/errors.h"
 #include "analyzer/check/checker.h"
 #include "analyzer/graph/common_order.h"
+#include "analyzer/order/communication.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
 #include "analyzer/pipeline.h"
@@ -68,16 +69,26 @@ std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::StepR
   std::map<std::uint64_t, GraphSchedule::Written> found;
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
     const analyzer::OpAccesses& known = analysis.evidence.accesses.ops[op];
-    // What others can reach besides is listed like the rest, as is cuDNN's flag of an overflow in the host's memory.
     if (known.role == analyzer::OpRole::barrier || known.communicates == analyzer::Communicates::by_rule)
       return std::nullopt;
-    for (const analyzer::Access& access : analysis.evidence.accesses.of(op)) {
+    const auto accesses = analysis.evidence.accesses.of(op);
+    const auto memory_of = [&](const analyzer::Access& access) {
+      return analysis.objects.objects[access.object].memory;
+    };
+    const bool communicates = known.communicates == analyzer::Communicates::by_memory;
+    const auto is_shared = [&](const analyzer::Access& access) {
+      return analyzer::reached_by_others(memory_of(access));
+    };
+    if (communicates && std::ranges::none_of(accesses, is_shared)) return std::nullopt;  // by any memory
+    for (const analyzer::Access& access : accesses) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       // What was only seen not to be written may be written with what was there already.
       const bool may_write = access.writes || access.evidence == Evidence::observed;
       const std::uint64_t base = analysis.input.table->objects()[object.id].base;
-      if (may_write && !object.step_local && !found.contains(base))
-        found[base] = {{base, object.size}, analyzer::describe_op(analysis, op, 100)};
+      if (!may_write || object.step_local) continue;
+      const auto [entry, is_new] = found.try_emplace(base);
+      if (is_new) entry->second = {{base, object.size}, analyzer::describe_op(analysis, op, 100)};
+      entry->second.tells |= communicates && is_shared(access);
     }
   }
   std::vector<GraphSchedule::Written> result;

@@ -24,6 +24,7 @@ struct GraphSchedule {
   struct Written {
     TraceProbe::Range range;  // a whole allocation
     std::string by;           // for people: the first op that may write there
+    bool tells = false;       // others can reach it, and nothing says that the op does not communicate by it
   };
   Schedule schedule;  // one segment
   // Why there is no schedule, or why it would make no two nodes independent; else empty.
@@ -36,7 +37,7 @@ struct GraphSchedule {
   // Memory that its ops name: whole allocations, by address.
   std::vector<TraceProbe::Range> memory;
   // Memory that its ops may write, except what is allocated among them: whole allocations, by address. Nothing if that
-  // is not known of some op, or an op may be communicating.
+  // is not known of some op, or an op communicates other than by memory that is listed.
   std::optional<std::vector<Written>> writes;
   // For people: ops that are ordered with everything because nothing is known about them; each sort of them with the
   // reason and how often it occurs, the most frequent first.

@@ -159,13 +159,14 @@ class Graphs(ProgramTest):
                     self.assertRegex(done.stderr, "both in it\nstate 0: its separate allocations may share one allocation now")
 
     def test_memory_of_the_host_that_libraries_have_for_themselves(self):
-        # It has to be known that the kernel does not communicate through it.
+        # No one is told anything by a library's own. Of other memory it has to be known that the kernel does not communicate by it.
         waits = self.path("rules.json")
         with open(waits, "w", encoding="utf-8") as file:
             json.dump({"nimble_rules": 4, "rules": [{"kernel": "void fill<3>.*", "blocks_wait": True, "communicates": False}]}, file)
         for what, rules, said in (("flag_cudnn_ops", waits, "0 without the flag, 0 with it"),
                                   ("flag_own_ops", waits, "[1-9] without the flag, 0 with it"),
-                                  ("flag_cudnn_ops", None, "[1-9] without the flag, [1-9] with it")):
+                                  ("flag_cudnn_ops", None, "0 without the flag, 0 with it"),
+                                  ("flag_own_ops", None, "[1-9] without the flag, [1-9] with it")):
             with self.subTest(what=what, rules=rules):
                 plain = self.run_program(["unseen", what])
                 done = self.run_program(["unseen", what], mode="off", NIMBLE_GRAPHS="rewrite", NIMBLE_TUNE="off",

@@ -33,7 +33,7 @@ foreach(name IN LISTS names)
 endforeach()
 file(WRITE ${OUTPUT}
 "// Generated from cuda.h. Not edited.
-#include \"tests/simcuda/driver/exports.h\"
+#include \"tests/simcuda/driver/generated_exports.h\"
 
 extern \"C\" {
 ${stubs}

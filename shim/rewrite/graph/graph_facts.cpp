@@ -33,7 +33,7 @@ bool GraphFacts::writes_only(const std::vector<TraceProbe::Range>& ranges, std::
   if (!writes_) return false;
   const auto is_named = [&](const GraphSchedule::Written& each) {
     const TraceProbe::Range& written = each.range;
-    return std::ranges::any_of(ranges, [&](const TraceProbe::Range& range) {
+    return !each.tells && std::ranges::any_of(ranges, [&](const TraceProbe::Range& range) {
       return written.address >= range.address && written.address - range.address <= range.bytes &&
              written.bytes <= range.bytes - (written.address - range.address);
     });
@@ -42,8 +42,8 @@ bool GraphFacts::writes_only(const std::vector<TraceProbe::Range>& ranges, std::
   for (const GraphSchedule::Written& each : *writes_) {
     if (is_named(each)) continue;
     if (++others <= kMostOthers)
-      what_else += fmt::format("{}{} bytes at {:#x}, by {}", others > 1 ? "; " : "", each.range.bytes,
-                               each.range.address, each.by);
+      what_else += fmt::format("{}{} bytes at {:#x}{}, by {}", others > 1 ? "; " : "", each.range.bytes,
+                               each.range.address, each.tells ? ", which others can reach" : "", each.by);
   }
   if (others > kMostOthers) what_else += fmt::format("; and {} more", others - kMostOthers);
   return others == 0;

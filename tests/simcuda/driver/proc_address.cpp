@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/simcuda/driver/entry.h"
-#include "tests/simcuda/driver/exports.h"
+#include "tests/simcuda/driver/generated_exports.h"
 
 using namespace simcuda;
 

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "tests/simcuda/driver/entry.h"
-#include "tests/simcuda/driver/exports.h"
+#include "tests/simcuda/driver/generated_exports.h"
 #include "tests/simcuda/simcuda.h"
 
 namespace simcuda {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "tests/simcuda/driver/entry.h"
-#include "tests/simcuda/driver/exports.h"
+#include "tests/simcuda/driver/generated_exports.h"
 #include "tests/simcuda/memory/copy.h"
 #include "tests/simcuda/simcuda.h"
 

@@ -25,6 +25,8 @@ TEST(GraphFacts, WhatItWritesToIsHeldAgainstRanges) {
   EXPECT_TRUE(what_else.empty());
   EXPECT_FALSE(facts.writes_only({{0x1000, 63}}, what_else)) << "its last byte is outside";
   EXPECT_EQ(what_else, "16 bytes at 0x1030, by mul");
+  facts.writes(std::vector{GraphSchedule::Written{{0x1000, 16}, "tell", true}});
+  EXPECT_FALSE(facts.writes_only({{0x1000, 64}}, what_else)) << "others may have seen it";
   facts.writes(std::nullopt);
   EXPECT_FALSE(facts.writes_only({{0x1000, 64}}, what_else));
 }

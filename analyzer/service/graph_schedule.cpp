@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "analyzer/access/kernel_params.h"
 #include "analyzer/base/errors.h"
 #include "analyzer/check/checker.h"
 #include "analyzer/graph/common_order.h"
@@ -67,6 +68,7 @@ std::string keep_to(const std::vector<analyzer::Dag::Edge>& given, ScheduleSegme
 
 std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::StepReading& analysis) {
   std::map<std::uint64_t, GraphSchedule::Written> found;
+  const bool hides = !analyzer::hidden_memory(analysis.input.trace(), /*textures=*/false).empty();
   for (std::uint32_t op = 0; op < analysis.step.period; ++op) {
     const analyzer::OpAccesses& known = analysis.evidence.accesses.ops[op];
     if (known.role == analyzer::OpRole::barrier || known.communicates == analyzer::Communicates::by_rule)
@@ -79,7 +81,10 @@ std::optional<std::vector<GraphSchedule::Written>> written(const analyzer::StepR
     const auto is_shared = [&](const analyzer::Access& access) {
       return analyzer::reached_by_others(memory_of(access));
     };
-    if (communicates && std::ranges::none_of(accesses, is_shared)) return std::nullopt;  // by any memory
+    // By any memory.
+    if (communicates && (hides || std::ranges::none_of(accesses, is_shared))) return std::nullopt;
+    const auto tells_by = [&](const analyzer::Access& access) { return access.writes && is_shared(access); };
+    if (communicates && known.tells && std::ranges::none_of(accesses, tells_by)) return std::nullopt;
     for (const analyzer::Access& access : accesses) {
       const analyzer::StepObject& object = analysis.objects.objects[access.object];
       // What was only seen not to be written may be written with what was there already.

@@ -39,7 +39,7 @@ struct Claims {
 struct Tally {
   std::uint64_t runs = 0, ended = 0, accesses = 0, judged = 0, astray = 0, forced = 0, variables = 0, stored = 0,
                 extents = 0,  // accesses that were held against how far they may get
-      left_alone = 0,         // pointers of which a launch is said to make no address
+      left_alone = 0,         // words that hold a pointer, and that a launch is said not to use as an address
       excluded = 0,           // runs of kernels with doubts, all of which the run's numbers exclude
       doubtful = 0;           // and those of which nothing is claimed
   std::map<std::string, std::uint64_t> given_up;

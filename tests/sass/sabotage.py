@@ -96,7 +96,7 @@ EXTENTS = {
     "of what is selected, the opposite is known": (
         "sass_expressions/narrow.cpp", "is_first != (flow_.word(at).bit(kNegated) != 0)}", "is_first == (flow_.word(at).bit(kNegated) != 0)}"),
     "what is added to what is known is left out": (
-        "sass_expressions/narrow.cpp", "list_.add(known, list_.number(sum->second, 32))", "known"),
+        "sass_expressions/narrowing.cpp", "list_.add(known, list_.number(sum->second, 32))", "known"),
     "of several pointers the first is taken": (
         "../addresses/evaluate.cpp", "i < (has_condition ? 1 : operands_of(each.op))", "i < std::min(operands_of(each.op), 1u)"),
     "an index leads to one of the pointers": (

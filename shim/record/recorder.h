@@ -93,7 +93,7 @@ class Recorder final : public CallSink {
   std::mutex names_mutex_;
   std::set<std::string> names_;  // of marked steps
   std::atomic<std::uint64_t> steps_marked_{0};
-  AddressRange allocated_;
+  AddressBounds allocated_;
   GraphTable graphs_;
   RecordQueue queue_;
   alignas(64) StrayWords strays_;     // which calls read, while the writer's thread writes to the end of the queue's

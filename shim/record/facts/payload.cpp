@@ -5,7 +5,7 @@
 
 namespace nimble::shim {
 
-bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination, const AddressRange& range,
+bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination, const AddressBounds& range,
                 std::vector<TraceWord>& found) {
   if (size > kMostPayload) return false;
   const std::uint64_t low = range.begin(), high = range.end();

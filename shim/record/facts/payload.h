@@ -12,7 +12,7 @@
 namespace nimble::shim {
 
 // From the lowest address that was ever allocated to the highest. Only grows.
-class AddressRange {
+class AddressBounds {
  public:
   void add(std::uint64_t address, std::uint64_t size) {
     lower(begin_, address);
@@ -41,7 +41,7 @@ inline constexpr std::size_t kMostWords = 8192;
 
 // Appends those words among `size` bytes, which are copied to `destination`, that point into the range. False if there
 // is too much to scan, or to keep.
-bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination, const AddressRange& range,
+bool find_words(const void* bytes, std::uint64_t size, std::uint64_t destination, const AddressBounds& range,
                 std::vector<TraceWord>& found);
 
 }  // namespace nimble::shim

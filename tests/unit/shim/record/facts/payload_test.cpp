@@ -9,7 +9,7 @@ namespace nimble::shim {
 namespace {
 
 TEST(Payload, FindsTheWordsThatLieWhereMemoryWasAllocated) {
-  AddressRange range;
+  AddressBounds range;
   std::vector<TraceWord> found;
   const std::uint64_t table[] = {0x5000, 0x8000};
   EXPECT_TRUE(find_words(table, sizeof table, 0, range, found));
@@ -26,7 +26,7 @@ TEST(Payload, FindsTheWordsThatLieWhereMemoryWasAllocated) {
 // The same as looking at every word by itself, wherever the copy begins and ends.
 TEST(Payload, MissesNone) {
   std::mt19937_64 random(1);
-  AddressRange range;
+  AddressBounds range;
   range.add(1000, 9000);
   std::vector<std::uint8_t> bytes(5000);
   for (int round = 0; round < 200; ++round) {
@@ -53,7 +53,7 @@ TEST(Payload, MissesNone) {
 }
 
 TEST(Payload, TooMuchIsNotLookedAt) {
-  AddressRange range;
+  AddressBounds range;
   range.add(1, 100);
   std::vector<TraceWord> found;
   std::vector<std::uint64_t> table(kMostWords + 1, 5);

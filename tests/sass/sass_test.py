@@ -8,7 +8,9 @@ import unittest
 import corpus
 
 BUILD, NVCC = sys.argv[1:3]
-KERNELS, RUNS, MUTATIONS = 60, 20, 40
+KERNELS = 60
+# A sanitizer, which looks for errors in the prover itself, makes each of these ten times as slow.
+RUNS, MUTATIONS = (5, 10) if os.environ.get("NIMBLE_TEST_PRELOAD") else (20, 40)
 INDEX_KERNELS = 100
 CHOICE_KERNELS = 80
 NEWER_KERNELS = 20  # that take what only newer architectures have, for each of these

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -47,17 +46,10 @@ struct Arguments {
   bool no_schedule = false, quiet = false, accept_partial = false, whole_segments = false, one_kind = false;
 };
 
-// Writes a file that the user named.
-void write_file(const std::string& path, const std::string& text, FileKind kind, bool force) {
-  const WrittenFile written = write_own_file(path, text, kind, taken_of_named(path, force));
-  if (!written.why_other.empty()) throw std::runtime_error(refusal_of_named(path, written.why_other));
-  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), path);
-}
-
 // Writes the schedule; if the user has not named the file, under another name than a foreign file's. Returns the name.
 std::string write_schedule(const Arguments& arguments, const std::string& text) {
   if (arguments.output_is_named) {
-    write_file(arguments.output, text, FileKind::schedule, arguments.force);
+    write_named(arguments.output, text, FileKind::schedule, arguments.force);
     return arguments.output;
   }
   const WrittenFile written = write_own_file(arguments.output, text, FileKind::schedule,
@@ -155,12 +147,12 @@ int run(const Arguments& arguments) {
   if (const std::string why = why_not_writable(arguments); !why.empty()) return complain(why, kExitFailure);
   const Analysis analysis = analyze(read_recording(arguments.trace), options);
 
-  if (!arguments.json.empty()) write_file(arguments.json, json_report(analysis), FileKind::report, arguments.force);
+  if (!arguments.json.empty()) write_named(arguments.json, json_report(analysis), FileKind::report, arguments.force);
   if (analysis.step.period == 0) {
     if (!arguments.quiet) print(text_report(analysis));
     return complain(arguments.trace + ": no step found: " + analysis.plan.why_no_schedule, analysis.plan.status);
   }
-  if (!arguments.dot.empty()) write_file(arguments.dot, dot_text(analysis), FileKind::dot, arguments.force);
+  if (!arguments.dot.empty()) write_named(arguments.dot, dot_text(analysis), FileKind::dot, arguments.force);
   if (!arguments.why.empty()) return explain(arguments, analysis);
   if (!arguments.quiet) print(text_report(analysis));
   for (const EvidenceConflict& conflict : analysis.evidence.conflicts)

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <stdexcept>
 #include <system_error>
 
 #include "analyzer/base/demangle.h"
@@ -9,6 +10,8 @@
 #include "analyzer/report/describe.h"
 #include "analyzer/rules/expression.h"
 #include "analyzer/rules/shipped_rules.h"
+#include "nimble/internal/files/own_file.h"
+#include "nimble/internal/files/written_file.h"
 
 namespace nimble::analyzer {
 
@@ -51,6 +54,12 @@ bool parse(CLI::App& app, int argc, char** argv, int& status) {
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
     throw std::system_error(errno, std::generic_category(), "standard output");
+}
+
+void write_named(const std::string& path, const std::string& text, FileKind kind, bool force) {
+  const WrittenFile written = write_own_file(path, text, kind, taken_of_named(path, force));
+  if (!written.why_other.empty()) throw std::runtime_error(refusal_of_named(path, written.why_other));
+  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), path);
 }
 
 int complain(const std::string& message, int status) {

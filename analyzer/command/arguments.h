@@ -12,6 +12,7 @@
 
 #include "analyzer/check/checker.h"
 #include "analyzer/rules/rules.h"
+#include "nimble/internal/files/file_kind.h"
 
 namespace nimble::analyzer {
 
@@ -38,6 +39,10 @@ struct KernelNames {
 bool parse(CLI::App& app, int argc, char** argv, int& status);
 
 void print(const std::string& text);
+
+// Writes a file that the user named; one that Nimble has not written is replaced only if `force`. Throws
+// std::runtime_error if it is refused, and std::system_error if it fails.
+void write_named(const std::string& path, const std::string& text, FileKind kind, bool force);
 
 // Prints a line to standard error. Returns `status`.
 int complain(const std::string& message, int status);

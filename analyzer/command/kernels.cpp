@@ -1,9 +1,7 @@
 #include "analyzer/command/kernels.h"
 
 #include <iterator>
-#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "analyzer/base/errors.h"
@@ -11,7 +9,6 @@
 #include "analyzer/command/find_recording.h"
 #include "analyzer/report/kernels.h"
 #include "analyzer/stages/read_steps.h"
-#include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
 
 namespace nimble::analyzer {
@@ -25,13 +22,6 @@ struct KernelsArguments {
   bool unknown = false, force = false;
 };
 
-void write_json(const KernelsArguments& arguments, const std::string& text) {
-  const Taken taken = taken_of_named(arguments.json, arguments.force);
-  const WrittenFile written = write_own_file(arguments.json, text, FileKind::kernels_report, taken);
-  if (!written.why_other.empty()) throw std::runtime_error(refusal_of_named(arguments.json, written.why_other));
-  if (written.error != 0) throw std::system_error(written.error, std::generic_category(), arguments.json);
-}
-
 int run(const KernelsArguments& arguments) {
   const auto is_wanted = arguments.kernels.filter();
   if (const std::string why = why_refused(arguments.json, FileKind::kernels_report, arguments.force); !why.empty())
@@ -44,7 +34,9 @@ int run(const KernelsArguments& arguments) {
   std::erase_if(uses.kernels, [&](const KernelUse& use) { return !is_wanted(use.name); });
   if (!arguments.kernels.expression.empty() && uses.kernels.empty())
     return complain(arguments.trace + ": launches no kernel that --kernel asks for", kExitInput);
-  if (!arguments.json.empty()) write_json(arguments, kernels_json(recording, uses, options.trust));
+  if (!arguments.json.empty())
+    write_named(arguments.json, kernels_json(recording, uses, options.trust), FileKind::kernels_report,
+                arguments.force);
   print(kernels_text(recording, uses, options.trust, arguments.unknown));
   return kExitOk;
 }

@@ -405,6 +405,50 @@ class KernelsTest(CommandTest):
         self.assertEqual(self.kernels(trace, "--json", other).returncode, 0)
 
 
+class WhySlowTest(CommandTest):
+    """nimble-analyze why-slow: for what the GPU is idle or narrow."""
+
+    def timed_trace(self, *options):
+        subprocess.run([sys.executable, ROOT / "scripts/make_trace", "--step-ops", "60", "--steps", "5", *options, "-o", "trace.json"],
+                       cwd=self.folder, check=True)
+        return "trace.json"
+
+    def test_causes_add_up_to_what_is_lost(self):
+        trace = self.timed_trace("--device-times")
+        done = self.analyze("why-slow", trace, "--trust", "declared", "--json", "ledger.json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        ledger = json.loads((self.folder / "ledger.json").read_text())
+        self.assertEqual(ledger["nimble_ledger"], 1)
+        lost = ledger["idle_us"] + ledger["narrow_us"]
+        self.assertGreater(lost, 0)
+        self.assertLessEqual(lost, ledger["step_us"] + 0.01)
+        self.assertAlmostEqual(sum(ledger["causes"].values()), lost, delta=lost * 0.001)
+        self.assertAlmostEqual(sum(each["idle_us"] + each["narrow_us"] for each in ledger["entries"]), lost,
+                               delta=lost * 0.001)
+        self.assertGreaterEqual(ledger["accounted_for_us"], 0.99 * lost)
+        self.assertIn("accounted for   100 % of both\n", done.stdout)
+        self.assertIn("\nWhat helps:\n", done.stdout)
+
+    def test_what_is_believed_frees_what_evidence_holds(self):
+        trace = self.timed_trace("--device-times")
+        causes = {}
+        for trust in ("proven", "declared"):
+            self.analyze("why-slow", trace, "--trust", trust, "--json", "ledger.json")
+            causes[trust] = json.loads((self.folder / "ledger.json").read_text())["causes"]
+        self.assertGreater(causes["proven"]["evidence"], 0)
+        self.assertEqual(causes["declared"]["evidence"], 0)
+        self.assertGreater(causes["declared"]["program order"], 0)
+
+    def test_what_cannot_be_said(self):
+        self.assert_refused(self.analyze("why-slow", self.timed_trace()), 2, "no times of the GPU", "NIMBLE_TIMING")
+        self.assert_refused(self.analyze("why-slow", "gone.json"), 2, "gone.json: cannot be opened")
+        other = self.write("{}", "other.json")
+        trace = self.timed_trace("--device-times")
+        self.assert_refused(self.analyze("why-slow", trace, "--json", other), 1, "was not written by Nimble")
+        self.assertEqual(self.analyze("why-slow", trace, "--json", other, "--force").returncode, 0)
+        self.assertEqual(self.analyze("why-slow", trace, "--json", other).returncode, 0)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("analyze", help="the nimble-analyze to test")

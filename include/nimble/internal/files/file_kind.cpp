@@ -62,6 +62,8 @@ bool has_mark(std::string_view begin, FileKind kind) {
       return starts(R"({"nimble_code":)");
     case FileKind::kernels_report:
       return starts(R"({"nimble_kernels":)");
+    case FileKind::ledger:
+      return starts(R"({"nimble_ledger":)");
   }
   return false;
 }

@@ -21,6 +21,7 @@ enum class FileKind : std::uint8_t {
   manifest,
   code_report,
   kernels_report,
+  ledger,
 };
 
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.

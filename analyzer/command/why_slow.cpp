@@ -1,0 +1,67 @@
+#include "analyzer/command/why_slow.h"
+
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "analyzer/base/errors.h"
+#include "analyzer/command/arguments.h"
+#include "analyzer/command/find_recording.h"
+#include "analyzer/ledger/ledger.h"
+#include "analyzer/pipeline.h"
+#include "nimble/internal/files/written_file.h"
+
+namespace nimble::analyzer {
+namespace {
+
+struct WhySlowArguments {
+  std::string trace, json;
+  std::string trust = std::string(name(kDefaultTrust));
+  RulesArguments rules;
+  std::size_t most = 15;
+  bool force = false;
+};
+
+int run(const WhySlowArguments& arguments) {
+  AnalysisOptions options;
+  options.trust = *trust_of(arguments.trust);
+  options.one_kind = true;
+  options.accept_partial = true;  // nothing is replayed
+  arguments.rules.read(options.rules);
+  if (const std::string why = why_refused(arguments.json, FileKind::ledger, arguments.force); !why.empty())
+    return complain(why, kExitFailure);
+  const Analysis analysis = analyze(read_recording(arguments.trace), options);
+  if (analysis.step.period == 0)
+    return complain(arguments.trace + ": no step found: " + analysis.plan.why_no_schedule, kExitNoStep);
+  const DeviceModel device;
+  const Ledger ledger = idle_ledger(analysis, device);
+  if (ledger.times.repeats == 0) return complain(arguments.trace + ": " + kNoTimes, kExitInput);
+  if (!arguments.json.empty())
+    write_named(arguments.json, ledger_json(analysis, ledger, device), FileKind::ledger, arguments.force);
+  print(ledger_text(analysis, ledger, device, arguments.most));
+  return kExitOk;
+}
+
+}  // namespace
+
+int why_slow_command(int argc, char** argv) {
+  WhySlowArguments arguments;
+  CLI::App app("Says for what the GPU is idle or narrow in the step of a trace, and what can be done about it.");
+  app.name("nimble-analyze why-slow");
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
+  app.add_option("--most", arguments.most, "The most entries to print")
+      ->check(CLI::Range(1u, 100000u))
+      ->capture_default_str();
+  arguments.rules.add_to(app);
+  app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+  app.add_option("--json", arguments.json, "Write all entries as JSON");
+  app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
+  app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no times of the GPU, 3 no step found.");
+  int status = kExitOk;
+  return parse(app, argc, argv, status) ? run(arguments) : status;
+}
+
+}  // namespace nimble::analyzer

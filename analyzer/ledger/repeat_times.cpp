@@ -1,0 +1,82 @@
+#include "analyzer/ledger/repeat_times.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <utility>
+
+namespace nimble::analyzer {
+namespace {
+
+bool is_timed(const TraceCall& call) { return call.device_begin_us >= 0 && call.device_duration_us >= 0; }
+
+// The call whose op begins first on the GPU.
+std::uint32_t first_of(const Trace& trace, std::span<const std::uint32_t> calls) {
+  std::uint32_t first = kNone;
+  for (const std::uint32_t call : calls)
+    if (is_timed(trace.calls[call]) &&
+        (first == kNone || trace.calls[call].device_begin_us < trace.calls[first].device_begin_us))
+      first = call;
+  return first;
+}
+
+struct Candidate {
+  std::uint32_t occurrence = 0, timed = 0, next_call = kNone;
+  double from_us = 0, until_us = 0;
+  double length() const { return until_us - from_us; }
+};
+
+Candidate candidate(const Trace& trace, const Step& step, std::uint32_t occurrence) {
+  Candidate result{.occurrence = occurrence, .from_us = std::numeric_limits<double>::infinity()};
+  for (const std::uint32_t index : step.calls_of(occurrence)) {
+    const TraceCall& call = trace.calls[index];
+    if (call.probe != kNone) return {};
+    if (!is_timed(call)) continue;
+    ++result.timed;
+    result.from_us = std::min(result.from_us, call.device_begin_us);
+    result.until_us = std::max(result.until_us, call.device_begin_us + call.device_duration_us);
+  }
+  const std::uint32_t after = occurrence + 1;
+  if (after < step.begins.size() && step.begins[occurrence] + step.period == step.begins[after]) {
+    const std::uint32_t next = first_of(trace, step.calls_of(after));
+    // On one clock, and after this repeat has begun.
+    if (next != kNone && trace.calls[next].device_begin_us > result.from_us) {
+      result.next_call = next;
+      result.until_us = trace.calls[next].device_begin_us;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+RepeatTimes median_repeat(const Trace& trace, const Step& step) {
+  RepeatTimes times;
+  std::vector<Candidate> candidates;
+  for (std::uint32_t occurrence = 0; occurrence < step.begins.size(); ++occurrence)
+    candidates.push_back(candidate(trace, step, occurrence));
+  std::uint32_t most = 0;
+  for (const Candidate& each : candidates) most = std::max(most, each.timed);
+  if (most == 0) return times;
+  std::erase_if(candidates, [&](const Candidate& each) { return each.timed != most; });
+  const auto is_followed = [](const Candidate& each) { return each.next_call != kNone; };
+  if (std::ranges::any_of(candidates, is_followed)) std::erase_if(candidates, std::not_fn(is_followed));
+
+  const auto middle = candidates.begin() + static_cast<std::ptrdiff_t>(candidates.size() / 2);
+  std::ranges::nth_element(candidates, middle, {}, &Candidate::length);
+  times.occurrence = middle->occurrence;
+  times.repeats = static_cast<std::uint32_t>(candidates.size());
+  times.from_us = middle->from_us;
+  times.until_us = middle->until_us;
+  times.next_call = middle->next_call;
+  for (const std::uint32_t index : step.calls_of(times.occurrence)) {
+    const TraceCall& call = trace.calls[index];
+    const bool timed = is_timed(call);
+    times.begin_us.push_back(timed ? call.device_begin_us : -1);
+    times.end_us.push_back(timed ? call.device_begin_us + call.device_duration_us : -1);
+    if (!timed && does_work(call.kind)) ++times.untimed;
+  }
+  return times;
+}
+
+}  // namespace nimble::analyzer

@@ -24,6 +24,10 @@ foreach(library lz4 zstd)
   target_link_libraries(nimble_${library} INTERFACE ${${upper}_ARCHIVE})
 endforeach()
 
+# D3, with which the report's page is drawn: it becomes part of the page, and so does its licence.
+find_file(NIMBLE_D3 d3.min.js PATHS /usr/share/nodejs/d3/dist REQUIRED)
+find_file(NIMBLE_D3_LICENCE NAMES copyright LICENSE PATHS /usr/share/doc/node-d3 REQUIRED)
+
 # cuda.h of CUDA 13.0 or later, and cupti.h: headers only, nothing is linked. The header wheels that scripts/setup
 # fetches lie in ${CMAKE_SOURCE_DIR}/build/cuda-headers.
 find_program(NIMBLE_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)

@@ -50,6 +50,14 @@ JsonText& JsonText::close(char bracket) {
   return *this;
 }
 
+JsonText& JsonText::raw(std::string_view json) {
+  separate();
+  while (json.ends_with('\n')) json.remove_suffix(1);
+  out_ += json;
+  needs_comma_ = true;
+  return *this;
+}
+
 JsonText& JsonText::key(std::string_view name) {
   text(name);
   out_ += ": ";

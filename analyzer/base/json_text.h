@@ -20,7 +20,8 @@ class JsonText {
   JsonText& real(double value);  // three decimals
   JsonText& boolean(bool value);
   JsonText& null();
-  JsonText& newline();  // between elements; the comma goes before it
+  JsonText& raw(std::string_view json);  // a value that is JSON already
+  JsonText& newline();                   // between elements; the comma goes before it
 
   const std::string& str() const { return out_; }
   std::string take() { return std::move(out_); }

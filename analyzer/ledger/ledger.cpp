@@ -19,7 +19,7 @@ std::uint32_t unknown_op(const StepReading& step, const Dependency& dependency) 
   return step.evidence.accesses.ops[dependency.from].role == OpRole::barrier ? dependency.from : dependency.to;
 }
 
-std::string what_of(const StepAnalysis& analysis, const Loss& loss, const DeviceModel& device) {
+std::string what_of(const StepAnalysis& analysis, const Loss& loss, const DeviceModel& device, bool one_clock) {
   switch (loss.cause) {
     case LossCause::host_code:
       return "before " + op_text(analysis, loss.op);
@@ -48,7 +48,7 @@ std::string what_of(const StepAnalysis& analysis, const Loss& loss, const Device
              plural(static_cast<std::uint64_t>(device.multiprocessors), "multiprocessor");
     }
     case LossCause::unknown:
-      return "ops whose time is not known";
+      return one_clock ? "ops whose time is not known" : "what the host did then, which has another clock";
   }
   return "";
 }
@@ -70,7 +70,7 @@ Ledger idle_ledger(const StepAnalysis& analysis, const DeviceModel& device) {
   const LedgerEntry* before = nullptr;
   double before_end_us = 0;
   for (const Loss& loss : find_losses(analysis, ledger.times, device)) {
-    std::string what = what_of(analysis, loss, device);
+    std::string what = what_of(analysis, loss, device, ledger.times.one_clock);
     LedgerEntry& entry = entries[{loss.cause, what}];
     entry.cause = loss.cause;
     entry.what = std::move(what);
@@ -108,7 +108,7 @@ const char* remedy(LossCause cause) {
     case LossCause::few_blocks:
       return "larger batches, or kernels with more blocks";
     case LossCause::unknown:
-      return "record with NIMBLE_TIMING=cupti";
+      return "record on a GPU, with NIMBLE_TIMING=cupti";
   }
   return "";
 }

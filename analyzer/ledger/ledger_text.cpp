@@ -49,6 +49,10 @@ std::string sums(const StepAnalysis& analysis, const Ledger& ledger, const Devic
          ": what ran fills less than half of " +
          plural(static_cast<std::uint64_t>(device.multiprocessors), "multiprocessor") + ", by a model of the device\n";
   out += "accounted for   " + share_text(lost - ledger.of(LossCause::unknown), lost) + " of both\n";
+  if (!times.one_clock)
+    out +=
+        "clocks          host and GPU have different ones in this trace, as simulated times do: what the host did is "
+        "not known\n";
   if (times.untimed > 0)
     out += "not timed       " + plural(times.untimed, "op") + " of the step, such as functions of the host\n";
   return out;
@@ -94,6 +98,7 @@ std::string ledger_json(const StepAnalysis& analysis, const Ledger& ledger, cons
   JsonText out;
   out.open('{').key("nimble_ledger").number(1).newline();
   out.key("simulated").boolean(is_simulated(analysis.input.trace()));
+  out.key("one_clock").boolean(ledger.times.one_clock);
   out.key("step_us").real(ledger.step_us).key("idle_us").real(ledger.idle_us);
   out.key("narrow_us").real(ledger.narrow_us).key("accounted_for_us");
   out.real(ledger.idle_us + ledger.narrow_us - ledger.of(LossCause::unknown)).newline();

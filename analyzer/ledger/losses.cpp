@@ -94,7 +94,10 @@ class LossFinder {
 
  private:
   CallKind kind(std::uint32_t op) const { return trace_.calls[calls_[op]].kind; }
-  double submitted_us(std::uint32_t call) const { return HostActivity::end_of(trace_.calls[call]); }
+  // Without a common clock all counts as submitted.
+  double submitted_us(std::uint32_t call) const {
+    return times_.one_clock ? HostActivity::end_of(trace_.calls[call]) : times_.from_us;
+  }
 
   // When all that an op depends on had ended. An op without a time ends when it is ready.
   void find_ready() {
@@ -161,7 +164,7 @@ class LossFinder {
   void idle(Loss loss) {
     const bool is_next_repeat = next_ == by_begin_.size();
     const std::uint32_t target = is_next_repeat ? times_.next_call : calls_[by_begin_[next_]];
-    if (target == kNone) return losses_.push_back(loss);
+    if (target == kNone || !times_.one_clock) return losses_.push_back(loss);
     if (!is_next_repeat) loss.op = by_begin_[next_];
     const std::uint32_t until = is_next_repeat ? static_cast<std::uint32_t>(calls_.size()) : loss.op;
     if (until > last_begun_ && untimed_before_[until] > untimed_before_[last_begun_]) return losses_.push_back(loss);

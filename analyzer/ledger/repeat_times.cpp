@@ -20,8 +20,12 @@ std::uint32_t first_of(const Trace& trace, std::span<const std::uint32_t> calls)
   return first;
 }
 
+// By which clocks of host and GPU that were brought together may still differ.
+constexpr double kClockError = 5;
+
 struct Candidate {
   std::uint32_t occurrence = 0, timed = 0, next_call = kNone;
+  std::uint32_t too_early = 0;  // ops that began before they were submitted
   double from_us = 0, until_us = 0;
   double length() const { return until_us - from_us; }
 };
@@ -33,6 +37,7 @@ Candidate candidate(const Trace& trace, const Step& step, std::uint32_t occurren
     if (call.probe != kNone) return {};
     if (!is_timed(call)) continue;
     ++result.timed;
+    if (call.device_begin_us + kClockError < call.host_begin_us) ++result.too_early;
     result.from_us = std::min(result.from_us, call.device_begin_us);
     result.until_us = std::max(result.until_us, call.device_begin_us + call.device_duration_us);
   }
@@ -59,6 +64,9 @@ RepeatTimes median_repeat(const Trace& trace, const Step& step) {
   for (const Candidate& each : candidates) most = std::max(most, each.timed);
   if (most == 0) return times;
   std::erase_if(candidates, [&](const Candidate& each) { return each.timed != most; });
+  std::uint64_t too_early = 0;
+  for (const Candidate& each : candidates) too_early += each.too_early;
+  times.one_clock = too_early * 20 <= std::uint64_t{most} * candidates.size();
   const auto is_followed = [](const Candidate& each) { return each.next_call != kNone; };
   if (std::ranges::any_of(candidates, is_followed)) std::erase_if(candidates, std::not_fn(is_followed));
 

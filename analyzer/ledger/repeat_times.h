@@ -17,8 +17,11 @@ struct RepeatTimes {
   std::uint32_t repeats = 0;             // how many could have been chosen; 0: none, and nothing else is filled in
   std::vector<double> begin_us, end_us;  // per op; negative if the time is not known
   std::uint32_t untimed = 0;             // ops that do work, and whose time is not known
-  double from_us = 0, until_us = 0;      // from the first op's begin ...
-  std::uint32_t next_call = kNone;       // ... to that of this call, the next repeat's first; kNone: to the last end
+  // Whether the host's times and the GPU's can be compared: nothing begins before it was submitted. Simulated times of
+  // the GPU cannot.
+  bool one_clock = true;
+  double from_us = 0, until_us = 0;  // from the first op's begin ...
+  std::uint32_t next_call = kNone;   // ... to that of this call, the next repeat's first; kNone: to the last end
 };
 
 // Of the repeats that are followed at once by another, and in which the time of every op is known that is known in any,

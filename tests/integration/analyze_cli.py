@@ -112,8 +112,8 @@ class AnalyzeTest(CommandTest):
 
     def test_help_names_each_subcommand(self):
         usage = self.analyze("--help").stdout
-        named = re.findall(r"^ +(\w+)(?: [A-Z]+)+  +\w", usage.partition("Subcommands")[2], re.MULTILINE)
-        self.assertEqual(named, ["check", "code", "kernels"], usage)
+        named = re.findall(r"^ +([\w-]+)(?: [A-Z]+)+  +\w", usage.partition("Subcommands")[2], re.MULTILINE)
+        self.assertEqual(named, ["check", "code", "kernels", "report", "why-slow"], usage)
         for name in named:
             self.assertIn(f"nimble-analyze {name} [OPTIONS]", self.analyze(name, "--help").stdout)
 
@@ -405,13 +405,15 @@ class KernelsTest(CommandTest):
         self.assertEqual(self.kernels(trace, "--json", other).returncode, 0)
 
 
-class WhySlowTest(CommandTest):
-    """nimble-analyze why-slow: for what the GPU is idle or narrow."""
-
+class TimedTraceTest(CommandTest):
     def timed_trace(self, *options):
         subprocess.run([sys.executable, ROOT / "scripts/make_trace", "--step-ops", "60", "--steps", "5", *options, "-o", "trace.json"],
                        cwd=self.folder, check=True)
         return "trace.json"
+
+
+class WhySlowTest(TimedTraceTest):
+    """nimble-analyze why-slow: for what the GPU is idle or narrow."""
 
     def test_causes_add_up_to_what_is_lost(self):
         trace = self.timed_trace("--device-times")
@@ -447,6 +449,34 @@ class WhySlowTest(CommandTest):
         self.assert_refused(self.analyze("why-slow", trace, "--json", other), 1, "was not written by Nimble")
         self.assertEqual(self.analyze("why-slow", trace, "--json", other, "--force").returncode, 0)
         self.assertEqual(self.analyze("why-slow", trace, "--json", other).returncode, 0)
+
+
+class ReportTest(TimedTraceTest):
+    """nimble-analyze report: the page. tests/page/ has what a browser makes of it."""
+
+    def test_writes_a_page_and_replaces_its_own(self):
+        trace = self.timed_trace("--device-times")
+        done = self.analyze("report", trace)
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "Written: report.html\n"))
+        page = (self.folder / "report.html").read_text()
+        self.assertTrue(page.startswith("<!doctype html>") and page.rstrip().endswith("</html>"))
+        self.assertLess(len(page), 1 << 20)
+        self.assertEqual(self.analyze("report", trace, "--quiet").stdout, "")
+        other = self.write("<!doctype html><title>Mine</title>", "mine.html")
+        self.assert_refused(self.analyze("report", trace, "-o", other), 1, "was not written by Nimble")
+        self.assertEqual(self.analyze("report", trace, "-o", other, "--force").returncode, 0)
+
+    def test_of_a_large_step_it_shows_a_part(self):
+        subprocess.run([sys.executable, ROOT / "scripts/make_trace", "--step-ops", "20000", "--steps", "3",
+                        "--device-times", "-o", "trace.json"], cwd=self.folder, check=True)
+        done = self.analyze("report", "trace.json")
+        self.assertIn("It shows 12000 ops of 20000: --from N shows those from op N on.", done.stdout)
+        self.assertLess((self.folder / "report.html").stat().st_size, 5e6)
+        self.assertEqual(self.analyze("report", "trace.json", "--from", "19000").stdout, "Written: report.html\n")
+        self.assert_refused(self.analyze("report", "trace.json", "--from", "20000"), 2, "--from: the step has ops 0 to 19999")
+
+    def test_what_it_cannot_read(self):
+        self.assert_refused(self.analyze("report", "gone.json"), 2, "gone.json: cannot be opened")
 
 
 if __name__ == "__main__":

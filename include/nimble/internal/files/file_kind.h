@@ -22,6 +22,7 @@ enum class FileKind : std::uint8_t {
   code_report,
   kernels_report,
   ledger,
+  page,
 };
 
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.

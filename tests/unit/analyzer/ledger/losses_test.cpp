@@ -121,6 +121,19 @@ TEST(Losses, WhatRanUntimedIsNotPutDownToTheHost) {
   EXPECT_EQ(found[0], (Found{"unknown", 10, 20, true}));
 }
 
+TEST(Losses, WithoutACommonClockTheHostIsNotBlamed) {
+  const auto found = losses_of([](TimedStep& step, double at) {
+    step.kernel(kA, kC, at / 10, 1);
+    step.kernel(kB, kA, at / 10 + 1.5, 1);
+    step.pass(98);
+  });
+  ASSERT_EQ(found.size(), 4u) << testing::PrintToString(found);
+  EXPECT_EQ(found[0].cause, "dependency");
+  EXPECT_EQ(found[1].cause, "unknown");
+  EXPECT_EQ(found[2].cause, "few blocks");
+  EXPECT_EQ(found[3].cause, "unknown");
+}
+
 // What holds at one time, by looking at every op: shares nothing with the sweep that it checks.
 class Instant {
  public:

@@ -43,13 +43,17 @@ if(NIMBLE_CLANG_TIDY)
   set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY})
 endif()
 
-# What most files of a library include, parsed once for all of them. Each file names what it needs all the same: the dev
+# What most files of a target include, parsed once for all of them. Each file names what it needs all the same: the dev
 # preset builds without this, and so sees one that does not.
 function(nimble_precompile target)
   target_precompile_headers(${target} PRIVATE ${ARGN} <algorithm> <array> <atomic> <cstdint> <cstring> <functional> <map>
     <memory> <mutex> <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
-  # g++ warns of the C++ library's own code where it comes from such a header.
-  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+endfunction()
+
+# The same for a library, in builds with sanitizers alone: where g++ optimises, it then warns of the C++ library's own code.
+function(nimble_precompile_library target)
+  if(NIMBLE_SANITIZER)
+    nimble_precompile(${target} ${ARGN})
     target_compile_options(${target} PRIVATE
       $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow>>)
   endif()

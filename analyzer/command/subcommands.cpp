@@ -6,6 +6,7 @@
 #include "analyzer/command/analyze.h"
 #include "analyzer/command/check.h"
 #include "analyzer/command/code.h"
+#include "analyzer/command/diff.h"
 #include "analyzer/command/kernels.h"
 #include "analyzer/command/report.h"
 #include "analyzer/command/why_slow.h"
@@ -22,6 +23,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"check", check_command, "TRACE SCHEDULE", "checks a schedule against its trace"},
     {"code", code_command, "FILE", "prints what the kernels in a file touch"},
+    {"diff", diff_command, "TRACE TRACE", "prints what is different between the steps of two traces"},
     {"kernels", kernels_command, "TRACE", "prints what the kernels of a trace touch, and how that is known"},
     {"report", report_command, "TRACE", "writes the report as an HTML page"},
     {"why-slow", why_slow_command, "TRACE", "says for what the GPU is idle or narrow, and what helps"},

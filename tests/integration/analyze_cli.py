@@ -113,7 +113,7 @@ class AnalyzeTest(CommandTest):
     def test_help_names_each_subcommand(self):
         usage = self.analyze("--help").stdout
         named = re.findall(r"^ +([\w-]+)(?: [A-Z]+)+  +\w", usage.partition("Subcommands")[2], re.MULTILINE)
-        self.assertEqual(named, ["check", "code", "kernels", "report", "why-slow"], usage)
+        self.assertEqual(named, ["check", "code", "diff", "kernels", "report", "why-slow"], usage)
         for name in named:
             self.assertIn(f"nimble-analyze {name} [OPTIONS]", self.analyze(name, "--help").stdout)
 
@@ -449,6 +449,40 @@ class WhySlowTest(TimedTraceTest):
         self.assert_refused(self.analyze("why-slow", trace, "--json", other), 1, "was not written by Nimble")
         self.assertEqual(self.analyze("why-slow", trace, "--json", other, "--force").returncode, 0)
         self.assertEqual(self.analyze("why-slow", trace, "--json", other).returncode, 0)
+
+
+class DiffTest(TimedTraceTest):
+    """nimble-analyze diff: what is different between two steps."""
+
+    def test_figures_ops_and_order(self):
+        self.timed_trace("--device-times")
+        (self.folder / "trace.json").rename(self.folder / "one.json")
+        self.timed_trace("--device-times", "--branches", "3")
+        done = self.analyze("diff", "one.json", "trace.json", "--trust", "declared", "--json", "diff.json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        diff = json.loads((self.folder / "diff.json").read_text())
+        self.assertEqual((diff["nimble_diff"], diff["first"], diff["second"]), (1, "one.json", "trace.json"))
+        steps = []
+        for name in ("one.json", "trace.json"):
+            self.analyze(name, "--trust", "declared", "--no-schedule", "--quiet", "--json", "report.json", "--force")
+            steps.append(json.loads((self.folder / "report.json").read_text()))
+        figures = {each["name"]: (each["first"], each["second"]) for each in diff["figures"]}
+        self.assertEqual(figures["ops"], tuple(step["step"]["ops"] for step in steps))
+        self.assertEqual(figures["memory plan"], tuple(step["objects"]["plan_bytes"] for step in steps))
+        self.assertEqual(diff["same"] + diff["only_in_first"], steps[0]["step"]["ops"])
+        self.assertEqual(diff["same"] + diff["only_in_second"], steps[1]["step"]["ops"])
+        self.assertIn(f"\nOps: {diff['same']} in both", done.stdout)
+        self.assertGreater(len(diff["ops"]), 0)
+
+    def test_of_the_same_trace_there_is_none(self):
+        self.timed_trace("--device-times")
+        done = self.analyze("diff", "trace.json", "trace.json")
+        self.assertIn("0 only in the first, 0 only in the second", done.stdout)
+        self.assertNotIn("%", done.stdout)
+
+    def test_what_it_cannot_read(self):
+        self.assert_refused(self.analyze("diff", "trace.json"), 2, "second is required")
+        self.assert_refused(self.analyze("diff", self.timed_trace(), "gone.json"), 2, "gone.json: cannot be opened")
 
 
 class ReportTest(TimedTraceTest):

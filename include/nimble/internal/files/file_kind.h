@@ -23,6 +23,7 @@ enum class FileKind : std::uint8_t {
   kernels_report,
   ledger,
   page,
+  diff,
 };
 
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nimble.graphs.graph_io import GraphReport
     from nimble.steps.steps import Step, step
 
+DISTRIBUTION = "nimble-cuda"  # nimble_cuda.py knows this package by it
+
 __all__ = ["Accelerated", "CaptureError", "DiffersError", "GraphReport", "Nimble", "NimbleError", "NotLoadedError", "Step", "TracedReport",
            "accelerate", "report", "shim", "step", "__version__"]
 

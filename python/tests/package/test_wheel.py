@@ -38,7 +38,7 @@ def environment(build, tmp_path_factory):
                           env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=250)
     assert made.returncode == 0, made.stdout + made.stderr
     (wheel,) = folder.glob("*.whl")
-    assert wheel.name.startswith("nimble-") and "-py3-none-linux_" in wheel.name
+    assert wheel.name.startswith("nimble_cuda-") and "-py3-none-linux_" in wheel.name
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True, env=clean(), timeout=250)
     pip = [str(folder / "env/bin/python"), "-m", "pip"]
     subprocess.run([*pip, "install", "-q", "--no-index", "--no-deps", str(wheel)], check=True, env=clean(), timeout=250)
@@ -83,8 +83,8 @@ def test_the_library_and_the_analyzer(environment, build, tmp_path):
 
 def test_the_backend_of_torch_compile(environment, tmp_path):
     """PyTorch finds it with no import."""
-    said = run(environment / "python", "-c", "from importlib import metadata as m; print(m.distribution('nimble').entry_points)", cwd=tmp_path)
-    assert "name='nimble', value='nimble.compile.dynamo_backend:nimble', group='torch_dynamo_backends'" in said
+    said = run(environment / "python", "-c", "from importlib import metadata as m; print(m.distribution('nimble-cuda').entry_points)", cwd=tmp_path)
+    assert "name='nimble', value='nimble_cuda:backend', group='torch_dynamo_backends'" in said
     if not can("torch"):
         return
     (site,) = (environment.parent / "lib").glob("python*/site-packages")
@@ -95,6 +95,19 @@ def test_the_backend_of_torch_compile(environment, tmp_path):
     said = run(sys.executable, "script.py", cwd=tmp_path, PYTHONPATH=str(site))
     assert "tensor([1.])" in said and "libnimble.so is not in this process" in said and str(site) in said
     assert "the backend nimble has no option 'a'" in said
+
+
+def test_another_projects_package_is_named(environment, tmp_path):
+    """PyPI's `nimble` is not ours, and may come first, or have replaced it."""
+    other = tmp_path / "other" / "nimble"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    for words in (["nimble", "--version"], ["nimble-analyze", "--help"], ["python", "-c", "from nimble_cuda import backend"]):
+        done = subprocess.run([str(environment / words[0]), *words[1:]], env=clean(PYTHONPATH=str(other.parent)), capture_output=True,
+                              text=True, timeout=100, cwd=tmp_path)
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and f"finds another project's package ({other}/__init__.py)" in last, done.stderr
+        assert "pip uninstall nimble && pip install --force-reinstall nimble-cuda" in last
 
 
 def test_pytorch_of_another_environment(environment, build, tmp_path):

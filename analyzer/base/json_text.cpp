@@ -1,6 +1,7 @@
 #include "analyzer/base/json_text.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 namespace nimble::analyzer {
@@ -97,6 +98,7 @@ JsonText& JsonText::number(std::uint64_t value) {
 }
 
 JsonText& JsonText::real(double value) {
+  if (!std::isfinite(value)) return null();
   separate();
   char digits[352];
   out_.append(digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, 3).ptr);

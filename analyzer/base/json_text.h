@@ -17,7 +17,7 @@ class JsonText {
   JsonText& key(std::string_view name);
   JsonText& text(std::string_view value);
   JsonText& number(std::uint64_t value);
-  JsonText& real(double value);  // three decimals
+  JsonText& real(double value);  // three decimals; null if it is not finite
   JsonText& boolean(bool value);
   JsonText& null();
   JsonText& raw(std::string_view json);  // a value that is JSON already

@@ -3,10 +3,12 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "analyzer/base/errors.h"
+#include "analyzer/input/zstd_file.h"
 
 namespace nimble::analyzer {
 
@@ -18,8 +20,9 @@ struct LineReader::Hash {
 
 LineReader::LineReader(const std::string& path, std::uint64_t max_line_bytes)
     : path_(path), hash_(std::make_unique<Hash>()), buffer_(1 << 16), max_line_bytes_(max_line_bytes) {
-  file_ = std::fopen(path.c_str(), "rb");
-  if (file_ == nullptr) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) throw InputError(path, 0, "", std::string("cannot be opened: ") + std::strerror(errno));
+  file_ = std::make_unique<ZstdFile>(file, path);
 }
 
 LineReader::LineReader(const std::string& name, Source source, std::uint64_t max_line_bytes)
@@ -29,9 +32,7 @@ LineReader::LineReader(const std::string& name, Source source, std::uint64_t max
       buffer_(1 << 16),
       max_line_bytes_(max_line_bytes) {}
 
-LineReader::~LineReader() {
-  if (file_ != nullptr) std::fclose(file_);
-}
+LineReader::~LineReader() = default;
 
 bool LineReader::fill() {
   if (begin_ > 0) {
@@ -46,9 +47,7 @@ bool LineReader::fill() {
   }
   char* const free = buffer_.data() + end_;
   const std::size_t room = buffer_.size() - end_;
-  const std::size_t got = source_ ? source_(free, room) : std::fread(free, 1, room, file_);
-  if (got == 0 && file_ != nullptr && std::ferror(file_))
-    throw InputError(path_, 0, "", std::string("cannot be read: ") + std::strerror(errno));
+  const std::size_t got = source_ ? source_(free, room) : file_->read(free, room);
   XXH3_64bits_update(hash_->state, buffer_.data() + end_, got);
   end_ += got;
   return got > 0;

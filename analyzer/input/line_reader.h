@@ -1,4 +1,4 @@
-// Reads a text file line by line, with a digest of its bytes.
+// Reads a text file line by line, with a digest of its bytes: of the text's, if the file is compressed.
 //
 // The text may also come from elsewhere, piece by piece. A LineReader owns the open file and one buffer; a line is
 // valid until the next call. Not shared between threads. Errors: InputError if the file cannot be opened or read, or a
@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +13,8 @@
 #include <vector>
 
 namespace nimble::analyzer {
+
+class ZstdFile;
 
 class LineReader {
  public:
@@ -39,7 +40,7 @@ class LineReader {
 
   struct Hash;
   std::string path_;
-  std::FILE* file_ = nullptr;
+  std::unique_ptr<ZstdFile> file_;
   Source source_;
   std::unique_ptr<Hash> hash_;
   std::vector<char> buffer_;

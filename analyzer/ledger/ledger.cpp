@@ -10,8 +10,8 @@
 namespace nimble::analyzer {
 namespace {
 
-std::string op_text(const StepReading& step, std::uint32_t op) {
-  return op == kNone ? "the next repeat" : describe_op(step, op, 48);
+std::string op_text(const StepReading& step, std::uint32_t op, const char* none = "the next repeat") {
+  return op == kNone ? none : describe_op(step, op, 48);
 }
 
 // The op of an order that nothing is known of.
@@ -29,7 +29,8 @@ std::string what_of(const StepAnalysis& analysis, const Loss& loss, const Device
     case LossCause::start:
       return "of ops that had been submitted";
     case LossCause::program_order:
-      return op_text(analysis, loss.op) + " was ready while " + op_text(analysis, loss.held_by) + " ran";
+      return op_text(analysis, loss.op) + " was ready while " + op_text(analysis, loss.held_by, "another repeat's op") +
+             " ran";
     case LossCause::evidence: {
       const std::uint32_t op = unknown_op(analysis, *loss.dependency);
       const std::uint32_t why = analysis.evidence.accesses.ops[op].why;
@@ -42,6 +43,7 @@ std::string what_of(const StepAnalysis& analysis, const Loss& loss, const Device
       return op_text(analysis, loss.dependency->to) + " after " + op_text(analysis, loss.dependency->from) + ": " +
              std::string(name(loss.dependency->kind));
     case LossCause::few_blocks: {
+      if (loss.held_by == kNone) return "ops of other repeats";
       const OpCost& cost = analysis.times.costs[loss.held_by];
       if (cost.engine != Engine::multiprocessors) return op_text(analysis, loss.held_by);
       return op_text(analysis, loss.held_by) + ", " + std::to_string(cost.multiprocessors) + " of " +
@@ -68,7 +70,7 @@ Ledger idle_ledger(const StepAnalysis& analysis, const DeviceModel& device) {
   ledger.step_us = ledger.times.until_us - ledger.times.from_us;
   std::map<std::pair<LossCause, std::string>, LedgerEntry> entries;
   const LedgerEntry* before = nullptr;
-  double before_end_us = 0;
+  Loss place;  // the stretch that goes on
   for (const Loss& loss : find_losses(analysis, ledger.times, device)) {
     std::string what = what_of(analysis, loss, device, ledger.times.one_clock);
     LedgerEntry& entry = entries[{loss.cause, what}];
@@ -76,10 +78,14 @@ Ledger idle_ledger(const StepAnalysis& analysis, const DeviceModel& device) {
     entry.what = std::move(what);
     (loss.idle ? entry.idle_us : entry.narrow_us) += loss.us();
     (loss.idle ? ledger.idle_us : ledger.narrow_us) += loss.us();
-    if (before != &entry || before_end_us != loss.begin_us) ++entry.places;
-    if (entry.largest.us() < loss.us()) entry.largest = loss;
+    if (before == &entry && place.end_us == loss.begin_us) {
+      place.end_us = loss.end_us;
+    } else {
+      place = loss;
+      ++entry.places;
+    }
+    if (entry.largest.us() < place.us()) entry.largest = place;
     before = &entry;
-    before_end_us = loss.end_us;
   }
   for (auto& [key, entry] : entries) ledger.entries.push_back(std::move(entry));
   std::ranges::stable_sort(ledger.entries, std::greater<>(), &LedgerEntry::us);
@@ -106,7 +112,7 @@ const char* remedy(LossCause cause) {
     case LossCause::dependency:
       return "of a write after a read or a write: memory of its own; of a read after a write: larger or fused kernels";
     case LossCause::few_blocks:
-      return "larger batches, or kernels with more blocks";
+      return "larger batches; kernels with more blocks";
     case LossCause::unknown:
       return "record on a GPU, with NIMBLE_TIMING=cupti";
   }

@@ -17,8 +17,8 @@ struct LedgerEntry {
   LossCause cause = LossCause::unknown;
   std::string what;  // "before launch add<float>"
   double idle_us = 0, narrow_us = 0;
-  std::uint32_t places = 0;  // pieces that do not follow each other at once
-  Loss largest;              // of its pieces
+  std::uint32_t places = 0;  // stretches of time
+  Loss largest;              // the longest of them; what it says of ops is so at its begin
 
   double us() const { return idle_us + narrow_us; }
 };

@@ -59,6 +59,8 @@ std::string sums(const StepAnalysis& analysis, const Ledger& ledger, const Devic
 }
 
 void prediction(const StepAnalysis& analysis, std::string& out) {
+  if (analysis.plan.status != kExitOk)
+    out += "\nNo schedule can serve this step: " + analysis.plan.why_no_schedule + "\n";
   if (!is_predicted(analysis)) return;
   out += "\nBy a simple model of the device, not measured: " + us_text(analysis.cut.program_us) +
          " a step as the program submits it, " + us_text(chosen(analysis)->step_us) + " replayed.\n";

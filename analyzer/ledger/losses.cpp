@@ -1,61 +1,14 @@
 #include "analyzer/ledger/losses.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "analyzer/ledger/host_activity.h"
+
 namespace nimble::analyzer {
 namespace {
-
-// What the threads of the program did on the host, as far as the trace tells.
-class HostActivity {
- public:
-  HostActivity(const Trace& trace, double from_us, double until_us) : trace_(trace) {
-    for (std::uint32_t index = 0; index < trace.calls.size(); ++index) {
-      const TraceCall& call = trace.calls[index];
-      if (end_of(call) > from_us && call.host_begin_us < until_us) calls_[call.thread].push_back(index);
-    }
-    for (auto& [thread, calls] : calls_)
-      std::ranges::stable_sort(calls, {}, [&](std::uint32_t index) { return trace.calls[index].host_begin_us; });
-  }
-
-  // Splits `loss`, a time in which the host has yet to submit `target`, by what the thread that does so was at.
-  void split(const Loss& loss, std::uint32_t target, std::vector<Loss>& out) const {
-    Loss rest = loss;
-    const auto found = calls_.find(trace_.calls[target].thread);
-    const std::span<const std::uint32_t> calls =
-        found == calls_.end() ? std::span<const std::uint32_t>() : found->second;
-    const auto is_over = [&](std::uint32_t index) { return end_of(trace_.calls[index]) <= loss.begin_us; };
-    for (auto at = std::ranges::partition_point(calls, is_over); at != calls.end() && rest.begin_us < loss.end_us;
-         ++at) {
-      const TraceCall& call = trace_.calls[*at];
-      if (call.host_begin_us >= loss.end_us) break;
-      add(rest, call.host_begin_us, LossCause::host_code, target, out);
-      add(rest, std::min(end_of(call), loss.end_us),
-          observes(call) && !call.query ? LossCause::host_wait : LossCause::host_call, *at, out);
-    }
-    add(rest, loss.end_us, LossCause::host_code, target, out);
-  }
-
-  static double end_of(const TraceCall& call) { return call.host_begin_us + call.host_duration_us; }
-
- private:
-  // Of what is left, that until `end_us`.
-  static void add(Loss& rest, double end_us, LossCause cause, std::uint32_t call, std::vector<Loss>& out) {
-    if (end_us <= rest.begin_us) return;
-    Loss part = rest;
-    part.end_us = end_us;
-    part.cause = cause;
-    part.call = call;
-    out.push_back(part);
-    rest.begin_us = end_us;
-  }
-
-  const Trace& trace_;
-  std::map<std::uint32_t, std::vector<std::uint32_t>> calls_;  // per thread, in the order in which they began
-};
 
 // But for when they were.
 bool is_same(const Loss& a, const Loss& b) {
@@ -76,6 +29,7 @@ class LossFinder {
       if (times.begin_us[op] >= 0) by_begin_.push_back(op);
     by_ready_ = by_begin_;
     std::ranges::stable_sort(by_begin_, {}, [&](std::uint32_t op) { return times.begin_us[op]; });
+    find_others();
     find_ready();
     std::ranges::stable_sort(by_ready_, {}, [&](std::uint32_t op) { return ready_us_[op]; });
     untimed_before_.push_back(0);
@@ -94,9 +48,41 @@ class LossFinder {
 
  private:
   CallKind kind(std::uint32_t op) const { return trace_.calls[calls_[op]].kind; }
+  // When the host had submitted a call's op: with the call's end, or when the op began, if the call waited for it.
   // Without a common clock all counts as submitted.
-  double submitted_us(std::uint32_t call) const {
-    return times_.one_clock ? HostActivity::end_of(trace_.calls[call]) : times_.from_us;
+  double submitted_us(std::uint32_t index) const {
+    if (!times_.one_clock) return times_.from_us;
+    const TraceCall& call = trace_.calls[index];
+    const double end_us = call.host_begin_us + call.host_duration_us;
+    if (!is_timed(call)) return end_us;
+    return std::clamp(call.device_begin_us, std::min(call.host_begin_us, end_us), end_us);
+  }
+
+  // What else the GPU ran meanwhile: ops of other repeats, and between them.
+  void find_others() {
+    for (std::uint32_t index = 0; index < trace_.calls.size(); ++index) {
+      const TraceCall& call = trace_.calls[index];
+      if (!is_timed(call) || std::ranges::binary_search(calls_, index)) continue;
+      const double end_us = call.device_begin_us + call.device_duration_us;
+      if (end_us <= times_.from_us || call.device_begin_us >= times_.until_us) continue;
+      others_.push_back({call.device_begin_us, end_us, width_of(call)});
+    }
+    std::ranges::sort(others_, {}, &Other::begin_us);
+  }
+
+  // The share of the multiprocessors that a call's op fills; 1 if that is not known.
+  double width_of(const TraceCall& call) const {
+    if (call.kind == CallKind::copy || call.kind == CallKind::set) return 0;
+    if (call.kind != CallKind::launch) return 1;
+    const std::uint64_t threads = std::uint64_t{call.block[0]} * call.block[1] * call.block[2];
+    const std::uint64_t blocks = std::uint64_t{call.grid[0]} * call.grid[1] * call.grid[2];
+    return static_cast<double>(multiprocessors_of(device_, blocks, threads)) / device_.multiprocessors;
+  }
+  double width_of(std::uint32_t op) const {
+    const OpCost& cost = analysis_.times.costs[op];
+    if (cost.engine == Engine::none || is_bandwidth_bound(cost)) return 1;  // not known, or it does not matter
+    if (cost.engine != Engine::multiprocessors) return 0;
+    return static_cast<double>(cost.multiprocessors) / device_.multiprocessors;
   }
 
   // When all that an op depends on had ended. An op without a time ends when it is ready.
@@ -121,6 +107,10 @@ class LossFinder {
       add(times_.end_us[op]);
       add(submitted_us(calls_[op]));
     }
+    for (const Other& other : others_) {
+      add(other.begin_us);
+      add(other.end_us);
+    }
     if (times_.next_call != kNone) add(submitted_us(times_.next_call));
     std::ranges::sort(cuts);
     cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
@@ -136,28 +126,26 @@ class LossFinder {
       const std::uint32_t op = by_begin_[next_];
       waiting_.erase({submitted_us(calls_[op]), op});
       running_.emplace(times_.end_us[op], op);
+      fill_ += width_of(op);
       last_begun_ = std::max(last_begun_, op);
     }
-    while (!running_.empty() && running_.begin()->first <= now) running_.erase(running_.begin());
-  }
-
-  double fill() const {
-    double share = 0;
-    for (const auto& [end, op] : running_) {
-      const OpCost& cost = analysis_.times.costs[op];
-      if (cost.engine == Engine::none || is_bandwidth_bound(cost))
-        return 1;  // its width is not known, or does not matter
-      if (cost.engine == Engine::multiprocessors)
-        share += static_cast<double>(cost.multiprocessors) / device_.multiprocessors;
+    for (; !running_.empty() && running_.begin()->first <= now; running_.erase(running_.begin()))
+      fill_ -= width_of(running_.begin()->second);
+    for (; next_other_ < others_.size() && others_[next_other_].begin_us <= now; ++next_other_) {
+      running_others_.emplace(others_[next_other_].end_us, others_[next_other_].width);
+      fill_ += others_[next_other_].width;
     }
-    return share;
+    for (; !running_others_.empty() && running_others_.begin()->first <= now;
+         running_others_.erase(running_others_.begin()))
+      fill_ -= running_others_.begin()->second;
+    if (running_.empty() && running_others_.empty()) fill_ = 0;  // without what rounding has left
   }
 
   void piece(double begin, double end) {
-    Loss loss{.begin_us = begin, .end_us = end, .idle = running_.empty()};
+    Loss loss{.begin_us = begin, .end_us = end, .idle = running_.empty() && running_others_.empty()};
     if (loss.idle)
       idle(loss);
-    else if (fill() < kNarrow)
+    else if (fill_ < kNarrow)
       narrow(loss);
   }
 
@@ -174,20 +162,34 @@ class LossFinder {
   }
 
   void narrow(Loss loss) {
-    loss.held_by = running_.rbegin()->second;  // the one that runs longest
-    if (!waiting_.empty()) {
-      const auto [submitted, op] = *waiting_.begin();
-      loss.op = op;
-      if (submitted > loss.begin_us) return host_.split(loss, calls_[op], losses_);
-      loss.cause = LossCause::program_order;
-      return losses_.push_back(loss);
-    }
+    if (!running_.empty()) loss.held_by = running_.rbegin()->second;  // the one that runs longest
+    if (!waiting_.empty()) return waited(loss);
     if (next_ == by_begin_.size()) {
       loss.cause = LossCause::few_blocks;
       return losses_.push_back(loss);
     }
     loss.op = by_begin_[next_];
     blocked(loss);
+    losses_.push_back(loss);
+  }
+
+  // For an op that could have run, but was not submitted, or was kept back by the program's order, or had yet to start.
+  void waited(Loss loss) {
+    loss.op = waiting_.begin()->second;
+    if (waiting_.begin()->first > loss.begin_us) return host_.split(loss, calls_[loss.op], losses_);
+    loss.cause = LossCause::start;
+    constexpr int kLookedAt = 16;
+    int left = kLookedAt;
+    for (const auto& [submitted, op] : waiting_) {
+      if (submitted > loss.begin_us || left-- == 0) break;
+      const auto before = std::ranges::find_if(
+          running_, [&, op = op](const auto& runs) { return analysis_.order.program->ordered(runs.second, op); });
+      if (before == running_.end()) continue;
+      loss.cause = LossCause::program_order;
+      loss.op = op;
+      loss.held_by = before->second;
+      break;
+    }
     losses_.push_back(loss);
   }
 
@@ -245,11 +247,18 @@ class LossFinder {
   const Trace& trace_;
   const std::span<const std::uint32_t> calls_;
   const HostActivity host_;
+  struct Other {
+    double begin_us = 0, end_us = 0, width = 0;
+  };
+  std::vector<Other> others_;                       // by when they begin
   std::vector<std::uint32_t> by_begin_, by_ready_;  // ops whose time is known
   std::vector<double> ready_us_, known_end_us_;
   std::vector<std::uint32_t> untimed_before_;
   // As of the piece that is looked at.
-  std::size_t next_ = 0, ready_ = 0;  // into by_begin_ and by_ready_
+  double fill_ = 0;                                          // of the multiprocessors, by all that runs
+  std::size_t next_other_ = 0;                               // into others_
+  std::multiset<std::pair<double, double>> running_others_;  // by when they end, with their width
+  std::size_t next_ = 0, ready_ = 0;                         // into by_begin_ and by_ready_
   std::uint32_t last_begun_ = 0;
   std::set<std::pair<double, std::uint32_t>> running_;  // by when they end
   std::set<std::pair<double, std::uint32_t>> waiting_;  // ready and not begun, by when they were submitted

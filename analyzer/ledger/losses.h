@@ -22,7 +22,7 @@ namespace nimble::analyzer {
 enum class LossCause : std::uint8_t {
   host_code,      // the host ran the program's own code
   host_call,      // the host was in a call, which did not wait for the GPU
-  host_wait,      // the host was in a call that waits for the GPU, though the GPU had nothing left to do
+  host_wait,      // the host was in a call that waits for the GPU
   start,          // all was submitted: the GPU had yet to start the op
   program_order,  // an op was kept back by the program's order alone
   evidence,       // ... by an order that is there because nothing is known of an op
@@ -46,7 +46,7 @@ struct Loss {
   bool idle = false;  // else narrow
   LossCause cause = LossCause::unknown;
   std::uint32_t op = kNone;       // that could have run; kNone: the next repeat's first, or none
-  std::uint32_t held_by = kNone;  // narrow: an op that ran; of an order, the one that `op` comes after
+  std::uint32_t held_by = kNone;  // narrow: an op of the repeat that ran, if any; of an order, the one before `op`
   std::uint32_t call = kNone;  // host_call, host_wait: which, an index into Trace::calls; host_code: the one after it
   const Dependency* dependency = nullptr;  // evidence, communication, dependency: owned by the analysis
 

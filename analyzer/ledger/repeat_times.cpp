@@ -8,8 +8,6 @@
 namespace nimble::analyzer {
 namespace {
 
-bool is_timed(const TraceCall& call) { return call.device_begin_us >= 0 && call.device_duration_us >= 0; }
-
 // The call whose op begins first on the GPU.
 std::uint32_t first_of(const Trace& trace, std::span<const std::uint32_t> calls) {
   std::uint32_t first = kNone;
@@ -55,6 +53,12 @@ Candidate candidate(const Trace& trace, const Step& step, std::uint32_t occurren
 
 }  // namespace
 
+bool is_timed(const TraceCall& call) {
+  constexpr double kMost = 1e15;  // a trace may say anything
+  return call.device_begin_us >= 0 && call.device_duration_us >= 0 &&
+         call.device_begin_us + call.device_duration_us < kMost;
+}
+
 RepeatTimes median_repeat(const Trace& trace, const Step& step) {
   RepeatTimes times;
   std::vector<Candidate> candidates;
@@ -66,7 +70,8 @@ RepeatTimes median_repeat(const Trace& trace, const Step& step) {
   std::erase_if(candidates, [&](const Candidate& each) { return each.timed != most; });
   std::uint64_t too_early = 0;
   for (const Candidate& each : candidates) too_early += each.too_early;
-  times.one_clock = too_early * 20 <= std::uint64_t{most} * candidates.size();
+  times.one_clock =
+      trace.device.find("Simulated") == std::string::npos && too_early * 20 <= std::uint64_t{most} * candidates.size();
   const auto is_followed = [](const Candidate& each) { return each.next_call != kNone; };
   if (std::ranges::any_of(candidates, is_followed)) std::erase_if(candidates, std::not_fn(is_followed));
 

@@ -12,6 +12,9 @@
 
 namespace nimble::analyzer {
 
+// Whether it is known when the GPU ran a call's op.
+bool is_timed(const TraceCall& call);
+
 struct RepeatTimes {
   std::uint32_t occurrence = 0;          // index into Step::begins
   std::uint32_t repeats = 0;             // how many could have been chosen; 0: none, and nothing else is filled in

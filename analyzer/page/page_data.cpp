@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/base/json_text.h"
@@ -114,6 +115,11 @@ class PageData {
       out_.close(']').newline();
     };
     names("evidences", kEvidences, [](int i) { return name(static_cast<Evidence>(i)); });
+    const auto role = [](int i) {
+      constexpr std::string_view roles[] = {"accesses", "barrier", "record", "wait", "none"};
+      return roles[i];
+    };
+    names("roles", static_cast<int>(OpRole::none) + 1, role);
     names("dependency_kinds", kDependencyKinds, [](int i) { return name(static_cast<DependencyKind>(i)); });
   }
 
@@ -139,6 +145,10 @@ class PageData {
       if (why == kNone) return void(out_.null());
       out_.number(texts_.number(analysis_.evidence.accesses.reasons[why]));
     });
+    column("role", [&](std::uint32_t op) {
+      out_.number(static_cast<std::uint64_t>(analysis_.evidence.accesses.ops[op].role));
+    });
+    column("timed", [&](std::uint32_t op) { out_.number(is_timed_ && ledger_.times.begin_us[op] >= 0 ? 1 : 0); });
     column("segment", [&](std::uint32_t op) { number_or_null(analysis_.cut.segments.segment[op]); });
     column("critical", [&](std::uint32_t op) { out_.number(critical[op]); });
     if (is_timed_) {
@@ -164,21 +174,39 @@ class PageData {
     out_.close(']').close('}').newline();
   }
 
-  // All calls of the repeat, of any thread.
+  // The calls of the repeat up to the next op after it, of any thread. Of too many, those that put work on a stream.
   void host() {
-    out_.key("host").open('{').newline();
-    const auto all = [&](std::string_view key, auto value) {
+    std::vector<std::uint32_t> shown;
+    std::vector<std::uint32_t> op_of(trace_.calls.size(), kNone);
+    for (std::uint32_t op = from_; op < until_; ++op) op_of[calls_[op]] = op;
+    const std::uint32_t end = end_of_calls();
+    for (std::uint32_t call = calls_[from_]; call < end; ++call) shown.push_back(call);
+    const bool all = shown.size() <= 2 * kMostOpsOfPage;
+    if (!all) std::erase_if(shown, [&](std::uint32_t call) { return op_of[call] == kNone; });
+    out_.key("host").open('{').key("all").boolean(all).newline();
+    const auto column_of_calls = [&](std::string_view key, auto value) {
       out_.key(key).open('[');
-      if (from_ < until_)
-        for (std::uint32_t call = calls_[from_]; call <= calls_[until_ - 1]; ++call) value(trace_.calls[call]);
+      for (const std::uint32_t call : shown) value(call, trace_.calls[call]);
       out_.close(']').newline();
     };
-    all("name", [&](const TraceCall& call) { out_.number(texts_.number(shortened(call.symbol, 80))); });
-    all("thread", [&](const TraceCall& call) { out_.number(call.thread); });
-    all("begin", [&](const TraceCall& call) { out_.real(since_on_host(call.host_begin_us)); });
-    all("us", [&](const TraceCall& call) { out_.real(call.host_duration_us); });
-    all("waits", [&](const TraceCall& call) { out_.number(observes(call) && !call.query ? 1 : 0); });
+    column_of_calls(
+        "name", [&](std::uint32_t, const TraceCall& call) { out_.number(texts_.number(shortened(call.symbol, 80))); });
+    column_of_calls("op", [&](std::uint32_t index, const TraceCall&) { number_or_null(op_of[index]); });
+    column_of_calls("thread", [&](std::uint32_t, const TraceCall& call) { out_.number(call.thread); });
+    column_of_calls("begin",
+                    [&](std::uint32_t, const TraceCall& call) { out_.real(since_on_host(call.host_begin_us)); });
+    column_of_calls("us", [&](std::uint32_t, const TraceCall& call) { out_.real(call.host_duration_us); });
+    column_of_calls("waits",
+                    [&](std::uint32_t, const TraceCall& call) { out_.number(observes(call) && !call.query ? 1 : 0); });
     out_.close('}').newline();
+  }
+
+  // The call after those that are shown: the next op, of the repeat or after it.
+  std::uint32_t end_of_calls() const {
+    if (until_ < analysis_.step.period) return calls_[until_];
+    const std::vector<std::uint32_t>& ops = analysis_.step.ops;
+    const auto after = std::ranges::upper_bound(ops, calls_.back());
+    return after == ops.end() ? static_cast<std::uint32_t>(trace_.calls.size()) : *after;
   }
 
   // Objects that the ops touch, and how: of op i, `accesses` from first[i] on, each [object, 1 reads + 2 writes,
@@ -220,6 +248,10 @@ class PageData {
         out_.number(found->second);
       out_.close(']');
     }
+    out_.close(']').newline().key("races").open('[');
+    for (const Race& race : analysis_.order.dependencies.races)
+      if (race.first >= from_ && race.second < until_)
+        out_.open('[').number(race.first).number(race.second).number(race.communicate ? 1 : 0).close(']');
     out_.close(']').newline().key("needed").open('[');
     for (const auto& [from, to] : analysis_.order.reduced.edges())
       if (from >= from_ && to < until_) out_.open('[').number(from).number(to).close(']');
@@ -244,8 +276,10 @@ class PageData {
     out_.key("causes").open('[');
     for (int cause = 0; cause < kLossCauses; ++cause) out_.text(name(static_cast<LossCause>(cause)));
     out_.close(']').newline().key("losses").open('[');
+    const auto [first_us, last_us] = shown_us();
     std::size_t left = 2 * std::size_t{kMostOpsOfPage};
     for (const Loss& loss : find_losses(analysis_, ledger_.times, device_)) {
+      if (loss.end_us <= first_us || loss.begin_us >= last_us) continue;
       if (left-- == 0) break;
       out_.open('[').real(since(loss.begin_us)).real(since(loss.end_us)).number(loss.idle ? 1 : 0);
       out_.number(static_cast<std::uint64_t>(loss.cause));
@@ -253,6 +287,19 @@ class PageData {
       out_.close(']');
     }
     out_.close(']').newline();
+  }
+
+  // From when to when the shown ops ran; if all of the step is shown, to its end.
+  std::pair<double, double> shown_us() const {
+    double first = ledger_.times.until_us, last = ledger_.times.from_us;
+    if (is_timed_)
+      for (std::uint32_t op = from_; op < until_; ++op)
+        if (ledger_.times.begin_us[op] >= 0) {
+          first = std::min(first, ledger_.times.begin_us[op]);
+          last = std::max(last, ledger_.times.end_us[op]);
+        }
+    return {from_ == 0 ? ledger_.times.from_us : first,
+            until_ == analysis_.step.period ? ledger_.times.until_us : last};
   }
 
   void number_or_null(std::uint32_t value) {

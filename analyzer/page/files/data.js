@@ -16,6 +16,8 @@ const bytes = (value) => {
 const of = (columns, name, op) => columns[name][op - data.from];
 const isShown = (op) => Number.isInteger(op) && op >= data.from && op < data.until;
 const opName = (op) => data.texts[of(data.ops, "name", op)];
+// What an op is for the order: "accesses" for those that touch memory that is known, "barrier" for those that may touch any.
+const roleOf = (op) => data.roles[of(data.ops, "role", op)];
 const opLabel = (op) => isShown(op) ? `op ${op} ${opName(op)}` : `op ${op}`;
 
 // What an op touches: [{object, reads, writes, evidence, begin, bytes}].
@@ -46,4 +48,9 @@ const element = (tag, text, attributes = {}) => {
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;
 };
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A color of the scheme that is shown. Kept, since a picture asks thousands of times; forgotten when the scheme may be another.
+const colors = new Map();
+const color = (name) => {
+  if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colors.get(name);
+};

@@ -91,7 +91,8 @@ function explainOrder(target, one, other) {
   if (first === second) return target.append(element("p", "That is one op."));
   const direct = (dependenciesInto.get(second) || []).filter((each) => each.from === first);
   if (direct.length) {
-    target.append(element("h3", "Ordered: they depend on each other."), ...direct.map(explainDependency));
+    target.append(element("h3", "Ordered: they depend on each other."), ...direct.map(explainDependency),
+      scheduled(first, second));
     return;
   }
   const path = pathBetween(first, second);
@@ -101,12 +102,35 @@ function explainOrder(target, one, other) {
       const links = (dependenciesInto.get(path[i]) || []).filter((each) => each.from === path[i - 1]);
       if (links.length) target.append(explainDependency(links[0]));
     }
+    target.append(scheduled(first, second));
     return;
   }
-  const mine = new Set(accessesOf(first).map((access) => access.object));
+  target.append(element("h3", "Not ordered."), ...whyNotOrdered(first, second), scheduled(first, second));
+}
+
+function whyNotOrdered(first, second) {
+  const race = data.races.find(([one, other]) => one === first && other === second);
+  if (race) return [element("p", race[2] ? "The program leaves them unordered, though both may be communicating."
+    : "The program leaves them unordered, though they touch the same memory: a possible race.")];
+  for (const op of [first, second]) {
+    if (roleOf(op) === "none")
+      return [element("p", `op ${op} is answered from the memory plan, where each object has its own place: it orders nothing.`)];
+    if (roleOf(op) === "record" || roleOf(op) === "wait")
+      return [element("p", `op ${op} touches no memory: only a wait for its event comes after it.`)];
+  }
+  const mine = new Map(accessesOf(first).map((access) => [access.object, access]));
   const shared = accessesOf(second).filter((access) => mine.has(access.object));
-  target.append(element("h3", "Not ordered."), element("p", shared.length
-    ? "They touch the same memory, but no byte that one of them writes: they may run side by side."
-    : "They have no memory in common: they may run side by side."));
-  if (shared.length) target.append(list("In both", shared.map(accessText)));
+  if (!shared.length) return [element("p", "They have no memory in common: they may run side by side.")];
+  return [element("p", "They touch the same objects, but no byte that one of them writes: they may run side by side."),
+    list("In both", shared.flatMap((access) => [`op ${first} ${accessText(mine.get(access.object))}`,
+      `op ${second} ${accessText(access)}`]))];
+}
+
+// What the schedule makes of two ops.
+function scheduled(first, second) {
+  const [one, other] = [first, second].map((op) => of(data.ops, "segment", op));
+  if (!data.after || [first, second].some((op) => ["none", "record", "wait"].includes(roleOf(op)))) return element("p", "");
+  if (one === null || one !== other)
+    return element("p", "In the schedule they are not in one graph, so they are submitted one after the other.");
+  return element("p", `In the schedule they are in one graph, on lanes ${of(data.after, "lane", first)} and ${of(data.after, "lane", second)}.`);
 }

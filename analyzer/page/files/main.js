@@ -6,7 +6,8 @@
     `${data.ops_of_step} ops, ${data.repeats} times`,
     count < data.ops_of_step ? `shown: ops ${data.from} to ${data.until - 1} (--from N shows others)` : "",
     data.simulated ? "times of the GPU are simulated" : "",
-    data.one_clock ? "" : "* the host has a clock of its own", "replayed times are predicted by a simple model of the device"]
+    data.one_clock ? "" : "* the host has a clock of its own",
+    data.host.all ? "" : "of the host's calls only those that put work on a stream are shown", "replayed times are predicted by a simple model of the device"]
     .filter(Boolean).join(" · ");
   const figure = (name, text) => {
     const box = element("div");

@@ -3,7 +3,9 @@ function fillTable(table, caption, columns, rows, choose) {
   let by = 0, descending = true;
   const head = element("thead"), body = element("tbody"), heads = element("tr");
   head.append(heads);
-  table.replaceChildren(element("caption", caption, {class: "hint"}), head, body);
+  const most = 500;
+  table.replaceChildren(element("caption", caption + (rows.length > most ? ` (${most} of ${rows.length} rows)` : ""),
+    {class: "hint"}), head, body);
   columns.forEach((column, i) => {
     const cell = element("th", null, {scope: "col", class: column.number ? "number" : ""});
     const button = element("button", column.title, {type: "button"});
@@ -20,7 +22,7 @@ function fillTable(table, caption, columns, rows, choose) {
     const order = [...rows].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (descending ? -1 : 1));
     [...heads.children].forEach((cell, i) =>
       cell.setAttribute("aria-sort", i !== by ? "none" : descending ? "descending" : "ascending"));
-    body.replaceChildren(...order.slice(0, 500).map((row) => {
+    body.replaceChildren(...order.slice(0, most).map((row) => {
       const line = element("tr");
       for (const column of columns) {
         const cell = element("td", null, {class: column.number ? "number" : column.long ? "text" : ""});
@@ -65,10 +67,13 @@ function showKernels(choose) {
   const kernels = new Map();
   for (let op = data.from; op < data.until; ++op) {
     const name = opName(op);
-    if (!kernels.has(name)) kernels.set(name, {name, ops: 0, gpu: 0, evidence: new Map(), why: new Set(), reads: 0, writes: 0, op});
+    if (!kernels.has(name)) kernels.set(name, {name, ops: 0, gpu: 0, predicted: 0, anything: false, evidence: new Map(), why: new Set(), reads: 0, writes: 0, op});
     const kernel = kernels.get(name);
     ++kernel.ops;
-    kernel.gpu += of(data.ops, "predicted_us", op);
+    const isTimed = of(data.ops, "timed", op);
+    kernel.gpu += isTimed ? of(data.ops, "end", op) - of(data.ops, "begin", op) : of(data.ops, "predicted_us", op);
+    if (!isTimed) ++kernel.predicted;
+    if (roleOf(op) === "barrier") kernel.anything = true;
     const evidence = data.evidences[of(data.ops, "evidence", op)];
     kernel.evidence.set(evidence, (kernel.evidence.get(evidence) || 0) + 1);
     const why = of(data.ops, "why", op);
@@ -79,12 +84,13 @@ function showKernels(choose) {
     }
   }
   const evidence = (row) => [...row.evidence].map(([name, times]) => `${name} ${times}`).join(", ");
-  fillTable(document.getElementById("kernels"), "What the ops touch, at most, and how that is known", [
-    {title: data.timed ? "GPU time" : "GPU time (predicted)", number: true, key: (row) => row.gpu, text: (row) => us(row.gpu)},
+  const touched = (row, size) => row.anything ? "anything" : bytes(size);
+  fillTable(document.getElementById("kernels"), "What the ops touch, at most, and how that is known; ~: in part predicted", [
+    {title: "GPU time", number: true, key: (row) => row.gpu, text: (row) => (row.predicted ? "~" : "") + us(row.gpu)},
     {title: "Ops", number: true, key: (row) => row.ops},
     {title: "Name", long: true, key: (row) => row.name, op: (row) => row.op},
-    {title: "Reads", number: true, key: (row) => row.reads, text: (row) => bytes(row.reads)},
-    {title: "Writes", number: true, key: (row) => row.writes, text: (row) => bytes(row.writes)},
+    {title: "Reads", number: true, key: (row) => row.reads, text: (row) => touched(row, row.reads)},
+    {title: "Writes", number: true, key: (row) => row.writes, text: (row) => touched(row, row.writes)},
     {title: "Evidence (ops)", key: evidence},
     {title: "Why not known", long: true, key: (row) => [...row.why].join("; ")},
   ], [...kernels.values()], choose);

@@ -3,8 +3,9 @@ const timeline = (() => {
   const canvas = document.getElementById("timeline");
   const left = 190, rowHeight = 22, headHeight = 24;
   const rows = makeRows();
-  const end = Math.max(1, ...rows.flatMap((row) => row.bars.map((bar) => bar.end)));
-  const scale = d3.scaleLinear().domain([0, end]);
+  const start = d3.min(rows, (row) => d3.min(row.bars, (bar) => bar.begin)) || 0;
+  const end = Math.max(start + 1, d3.max(rows, (row) => d3.max(row.bars, (bar) => bar.end)) || 0);
+  const scale = d3.scaleLinear().domain([start, end]);
   let view = scale, width = 0, selected = null, hits = new Set(), clicked = () => {};
 
   // [{name, bars: [{begin, end, op, text, kind}]}]; bars by when they begin.
@@ -13,10 +14,8 @@ const timeline = (() => {
     const add = (name, bars) => {
       if (bars.length) rows.push({name, bars: bars.sort((a, b) => a.begin - b.begin)});
     };
-    const opOfCall = new Map();
-    for (let op = data.from; op < data.until; ++op) opOfCall.set(of(data.ops, "call_begin", op), op);
     const calls = data.host.name.map((name, i) => ({begin: data.host.begin[i], end: data.host.begin[i] + data.host.us[i],
-      thread: data.host.thread[i], op: opOfCall.get(data.host.begin[i]), text: data.texts[name],
+      thread: data.host.thread[i], op: data.host.op[i] === null ? undefined : data.host.op[i], text: data.texts[name],
       kind: data.host.waits[i] ? "wait" : "call"}));
     for (const [thread, bars] of d3.group(calls, (call) => call.thread)) add(`Recorded: host thread ${thread}${data.one_clock ? "" : " *"}`, bars);
     const ops = d3.range(data.from, data.until);
@@ -69,6 +68,7 @@ const timeline = (() => {
   }
 
   function draw() {
+    colors.clear();
     const ratio = window.devicePixelRatio || 1, height = headHeight + rows.length * rowHeight + 6;
     width = canvas.clientWidth || 900;
     scale.range([left, width - 10]);
@@ -112,7 +112,7 @@ const timeline = (() => {
       if (bar.end < from || bar.begin > until) continue;
       const x = view(bar.begin), w = Math.max(1, view(bar.end) - x);
       const stands = bar.op === selected || hits.has(bar.op);
-      if (x + w <= drawn && !stands) continue;  // within a pixel that is painted already
+      if (w < 2 && x + w <= drawn && !stands) continue;  // within a pixel that is painted already
       drawn = Math.max(drawn, Math.floor(x + w));
       const key = bar.kind === "op" ? of(data.ops, "name", bar.op) : bar.kind;
       if (!fills.has(key)) fills.set(key, fillOf(bar, context));
@@ -192,8 +192,8 @@ const timeline = (() => {
     const [from, until] = view.domain();
     const small = length / (until - from) < 0.004;
     if (begin >= from && begin + length <= until && !small) return draw();
-    const span = small ? Math.min(end, Math.max(length * 20, end / 1e5)) : until - from;
-    const k = end / span, middle = scale(begin + length / 2);
+    const span = small ? Math.min(end - start, Math.max(length * 20, (end - start) / 1e5)) : until - from;
+    const k = (end - start) / span, middle = scale(begin + length / 2);
     d3.select(canvas).call(zoom.transform,
       d3.zoomIdentity.translate((left + width - 10) / 2 - middle * k, 0).scale(k));
     draw();

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/graph/dag.h"
@@ -82,11 +83,15 @@ class TraceText {
   }
   void call(const std::string& kind, const std::string& args, int thread = 1) {
     line("{\"ph\":\"X\",\"pid\":1,\"tid\":" + std::to_string(thread) +
-         ",\"ts\":" + std::to_string(static_cast<double>(seq_) + passed_us_) + ",\"dur\":1,\"name\":\"" + kind +
-         "\",\"cat\":\"" + kind + "\",\"args\":{\"seq\":" + std::to_string(seq_) + ",\"call\":\"" + kind + "\"" +
-         (args.empty() ? "" : "," + args) + "}}");
+         ",\"ts\":" + std::to_string(static_cast<double>(seq_) + passed_us_) + ",\"dur\":" + std::to_string(call_us_) +
+         ",\"name\":\"" + kind + "\",\"cat\":\"" + kind + "\",\"args\":{\"seq\":" + std::to_string(seq_) +
+         ",\"call\":\"" + kind + "\"" + (args.empty() ? "" : "," + args) + "}}");
     ++seq_;
+    passed_us_ += std::exchange(call_us_, 1) - 1;
   }
+
+  // The next call takes so long, instead of 1 us.
+  void takes(double us) { call_us_ = us; }
 
   // The program does something of its own before its next call. A call takes 1 us, and comes right after the last one.
   void pass(double us) { passed_us_ += us; }
@@ -149,7 +154,7 @@ class TraceText {
   std::vector<std::string> lines_;
   int images_ = 0, functions_ = 0, streams_ = 0, graphs_ = 0;
   std::uint64_t seq_ = 0;
-  double passed_us_ = 0;
+  double passed_us_ = 0, call_us_ = 1;
 };
 
 using Random = std::mt19937_64;

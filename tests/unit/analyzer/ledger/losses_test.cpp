@@ -134,6 +134,38 @@ TEST(Losses, WithoutACommonClockTheHostIsNotBlamed) {
   EXPECT_EQ(found[3].cause, "unknown");
 }
 
+TEST(Losses, WhatAnotherRepeatLeftIsNoIdleTime) {
+  // The second kernel, on a stream of its own, is still running when the next step begins and ends.
+  const auto found = losses_of([](TimedStep& step, double at) {
+    step.kernel(kA, kC, at + 3, 5, 10000);
+    step.kernel(kB, kC, at + 4, 40, 10000, 1);
+    step.pass(28);
+  });
+  EXPECT_TRUE(std::ranges::none_of(found, &Found::idle)) << testing::PrintToString(found);
+}
+
+TEST(Losses, ACallThatWaitsForItsOpHadSubmittedIt) {
+  // The copy that is waited for begins 20 us after its call did, and the call ends with it.
+  const auto found = losses_of([](TimedStep& step, double at) {
+    step.kernel(kA, kC, at + 2, 3, 10000);
+    step.takes(32);
+    step.set(kB, 64, at + 21, 12);
+    step.pass(27);
+  });
+  ASSERT_GE(found.size(), 1u);
+  EXPECT_EQ(found[0], (Found{"host call", 3, 19, true}));
+}
+
+TEST(Losses, OnAnotherStreamNoOrderKeepsAnOpBack) {
+  const auto found = losses_of([](TimedStep& step, double at) {
+    step.kernel(kA, kC, at + 10, 10, 8);
+    step.kernel(kB, kC, at + 18, 12, 8, 1);
+    step.pass(18);
+  });
+  ASSERT_GE(found.size(), 1u);
+  EXPECT_EQ(found[0], (Found{"start", 0, 8, false}));
+}
+
 // What holds at one time, by looking at every op: shares nothing with the sweep that it checks.
 class Instant {
  public:

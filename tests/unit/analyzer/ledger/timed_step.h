@@ -22,13 +22,14 @@ class TimedStep {
     text_.function("_Z1kPfPKf", "[[0,8],[8,8]]", 0, ",\"code\":\"00000000000000ab\"");
     text_.function("unknown", "null", 0);
     text_.stream();
+    text_.stream();
     for (const std::uint64_t each : {kA, kB, kC}) text_.alloc(each, kBytes);
     calls_ = 3;
   }
 
   // Each begins so long after it has been submitted, or `begin` on the trace's clock.
-  void kernel(std::uint64_t to, std::uint64_t from, double begin, double us, int blocks = 8) {
-    text_.launch(0, hex(to) + hex(from), 0, "", blocks);
+  void kernel(std::uint64_t to, std::uint64_t from, double begin, double us, int blocks = 8, int on = 0) {
+    text_.launch(0, hex(to) + hex(from), on, "", blocks);
     ran("launch", begin, us);
   }
   void unknown(double begin, double us) {
@@ -43,6 +44,11 @@ class TimedStep {
     text_.synchronize();
     ++calls_;
     now_ += 1;
+  }
+  // The next call takes so long.
+  void takes(double us) {
+    text_.takes(us);
+    now_ += us - 1;
   }
   void pass(double us) {
     text_.pass(us);

@@ -17,7 +17,6 @@
 #include "analyzer/command/subcommands.h"
 #include "analyzer/output/schedule_builder.h"
 #include "analyzer/output/schedule_writer.h"
-#include "analyzer/pipeline.h"
 #include "analyzer/report/counts.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/report.h"
@@ -145,7 +144,7 @@ int run(const Arguments& arguments) {
   if (const std::string wrong = read_options(arguments, options); !wrong.empty()) return complain(wrong, kExitInput);
   // Before anything that takes time.
   if (const std::string why = why_not_writable(arguments); !why.empty()) return complain(why, kExitFailure);
-  const Analysis analysis = analyze(read_recording(arguments.trace), options);
+  const Analysis analysis = analyze_recording(arguments.trace, options);
 
   if (!arguments.json.empty()) write_named(arguments.json, json_report(analysis), FileKind::report, arguments.force);
   if (analysis.step.period == 0) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
@@ -13,10 +12,12 @@
 
 #include "analyzer/base/errors.h"
 #include "analyzer/base/json_text.h"
+#include "analyzer/base/text.h"
 #include "analyzer/code_survey/summary.h"
 #include "analyzer/code_survey/survey.h"
 #include "analyzer/code_survey/survey_text.h"
 #include "analyzer/command/arguments.h"
+#include "analyzer/command/progress.h"
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
 
@@ -28,29 +29,6 @@ struct CodeArguments {
   KernelNames kernels;
   std::vector<std::string> archs;
   bool summary = false, force = false;
-};
-
-// How far it is: a line on standard error, if that is a terminal and nothing else is written there.
-class Progress {
- public:
-  explicit Progress(bool is_quiet) : is_shown_(::isatty(STDERR_FILENO) && (is_quiet || !::isatty(STDOUT_FILENO))) {}
-  ~Progress() {
-    if (was_shown_) std::fputs("\r\x1b[K", stderr);
-  }
-  void show(std::uint64_t kernels, std::uint64_t done, std::uint64_t size) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!is_shown_ || now - last_ < std::chrono::milliseconds(200)) return;
-    last_ = now;
-    was_shown_ = true;
-    std::fprintf(stderr, "\r%3.0f %%, %llu kernels\x1b[K",
-                 100.0 * static_cast<double>(done) / static_cast<double>(size),
-                 static_cast<unsigned long long>(kernels));
-  }
-
- private:
-  const bool is_shown_;
-  bool was_shown_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 // The report as JSON, written as it grows.
@@ -129,7 +107,7 @@ int run(const CodeArguments& arguments) {
   JsonFile json(arguments);
   SurveySummary summary;
   {
-    Progress progress(arguments.summary);
+    Progress progress("reading " + arguments.file, arguments.summary || !::isatty(STDOUT_FILENO));
     SurveyTasks tasks;
     tasks.wants_target = [&](const CodeTarget& target) {
       return filters.empty() || std::ranges::any_of(filters, [&](const auto& each) { return each.takes(target); });
@@ -142,7 +120,7 @@ int run(const CodeArguments& arguments) {
         print(image_text(image));
     };
     tasks.progress = [&](std::uint64_t kernels, std::uint64_t done, std::uint64_t size) {
-      progress.show(kernels, done, size);
+      progress.at(std::to_string(100 * done / std::max<std::uint64_t>(size, 1)) + " %, " + plural(kernels, "kernel"));
     };
     survey_file(arguments.file, tasks);
   }

@@ -9,7 +9,6 @@
 #include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
 #include "analyzer/diff/step_diff.h"
-#include "analyzer/pipeline.h"
 #include "nimble/internal/files/written_file.h"
 
 namespace nimble::analyzer {
@@ -31,8 +30,8 @@ int run(const DiffArguments& arguments) {
   arguments.rules.read(options.rules);
   if (const std::string why = why_refused(arguments.json, FileKind::diff, arguments.force); !why.empty())
     return complain(why, kExitFailure);
-  const Analysis first = analyze(read_recording(arguments.first), options);
-  const Analysis second = analyze(read_recording(arguments.second), options);
+  const Analysis first = analyze_recording(arguments.first, options);
+  const Analysis second = analyze_recording(arguments.second, options);
   for (const Analysis* each : {&first, &second})
     if (each->step.period == 0)
       return complain(each->input.file->path + ": no step found: " + each->plan.why_no_schedule, kExitNoStep);

@@ -1,10 +1,14 @@
 #include "analyzer/command/find_recording.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "analyzer/base/errors.h"
+#include "analyzer/base/text.h"
 #include "analyzer/command/arguments.h"
+#include "analyzer/command/progress.h"
+#include "analyzer/pipeline.h"
 #include "nimble/internal/files/file_facts.h"
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/part_file.h"
@@ -27,6 +31,7 @@ std::vector<std::string> other_traces(const std::string& path) {
 }  // namespace
 
 TraceFile read_recording(const std::string& path) {
+  const Progress progress("reading " + path);
   const bool is_there = nimble::what_is_at(path, /*follow=*/true).has_value();
   const std::vector<std::string> others = other_traces(path);
   if (!is_there && others.size() == 1) {
@@ -54,6 +59,12 @@ TraceFile read_recording(const std::string& path) {
     for (const std::string& other : others) complain("there is another recording: nimble-analyze " + other, 0);
     throw;
   }
+}
+
+Analysis analyze_recording(const std::string& path, const AnalysisOptions& options) {
+  TraceFile file = read_recording(path);
+  const Progress progress("analyzing " + plural(file.trace.calls.size(), "call"));
+  return analyze(std::move(file), options);
 }
 
 }  // namespace nimble::analyzer

@@ -6,11 +6,15 @@
 
 #include <string>
 
+#include "analyzer/analysis.h"
 #include "analyzer/input/trace_reader.h"
 
 namespace nimble::analyzer {
 
 // Throws InputError.
 TraceFile read_recording(const std::string& path);
+
+// The same, analyzed.
+Analysis analyze_recording(const std::string& path, const AnalysisOptions& options);
 
 }  // namespace nimble::analyzer

@@ -11,7 +11,6 @@
 #include "analyzer/command/find_recording.h"
 #include "analyzer/page/html_report.h"
 #include "analyzer/page/page_data.h"
-#include "analyzer/pipeline.h"
 #include "nimble/internal/files/written_file.h"
 
 namespace nimble::analyzer {
@@ -33,7 +32,7 @@ int run(const ReportArguments& arguments) {
   arguments.rules.read(options.rules);
   if (const std::string why = why_refused(arguments.output, FileKind::page, arguments.force); !why.empty())
     return complain(why, kExitFailure);
-  const Analysis analysis = analyze(read_recording(arguments.trace), options);
+  const Analysis analysis = analyze_recording(arguments.trace, options);
   if (analysis.step.period == 0)
     return complain(arguments.trace + ": no step found: " + analysis.plan.why_no_schedule, kExitNoStep);
   if (arguments.from >= analysis.step.period)

@@ -9,7 +9,6 @@
 #include "analyzer/command/arguments.h"
 #include "analyzer/command/find_recording.h"
 #include "analyzer/ledger/ledger.h"
-#include "analyzer/pipeline.h"
 #include "nimble/internal/files/written_file.h"
 
 namespace nimble::analyzer {
@@ -31,7 +30,7 @@ int run(const WhySlowArguments& arguments) {
   arguments.rules.read(options.rules);
   if (const std::string why = why_refused(arguments.json, FileKind::ledger, arguments.force); !why.empty())
     return complain(why, kExitFailure);
-  const Analysis analysis = analyze(read_recording(arguments.trace), options);
+  const Analysis analysis = analyze_recording(arguments.trace, options);
   if (analysis.step.period == 0)
     return complain(arguments.trace + ": no step found: " + analysis.plan.why_no_schedule, kExitNoStep);
   const DeviceModel device;

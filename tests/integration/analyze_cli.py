@@ -2,14 +2,19 @@
 """nimble-analyze as a user meets it: options, exit statuses, messages, files. Run by ctest."""
 
 import argparse
+import contextlib
 import json
+import os
 import pathlib
+import pty
 import re
 import resource
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -483,6 +488,50 @@ class DiffTest(TimedTraceTest):
     def test_what_it_cannot_read(self):
         self.assert_refused(self.analyze("diff", "trace.json"), 2, "second is required")
         self.assert_refused(self.analyze("diff", self.timed_trace(), "gone.json"), 2, "gone.json: cannot be opened")
+
+
+class ProgressTest(TimedTraceTest):
+    """What takes more than two seconds says how far it is, on a terminal alone."""
+
+    def on_a_terminal(self, seconds, stderr_is_terminal=True):
+        """What comes on standard error where the trace is a pipe that gets its second half after so long."""
+        text = self.timed_trace("--device-times")
+        text = (self.folder / text).read_bytes()
+        fifo = self.folder / "slow.json"
+        os.mkfifo(fifo)
+
+        def write():
+            with open(fifo, "wb") as out:
+                out.write(text[:len(text) // 2])
+                out.flush()
+                time.sleep(seconds)
+                out.write(text[len(text) // 2:])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        ours, theirs = pty.openpty() if stderr_is_terminal else os.pipe()
+        done = subprocess.run([ANALYZE, "slow.json", "--no-schedule", "--quiet"], cwd=self.folder, stderr=theirs,
+                              stdout=subprocess.DEVNULL, timeout=60, check=False)
+        writer.join()
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        said = b""
+        with contextlib.suppress(OSError):
+            while more := os.read(ours, 4096):
+                said += more
+        os.close(ours)
+        fifo.unlink()
+        self.assertEqual(done.returncode, 0, said)
+        return said.decode()
+
+    def test_after_two_seconds(self):
+        said = self.on_a_terminal(3)
+        self.assertIn("\rreading slow.json: 2 s", said)
+        self.assertTrue(said.endswith("\r\x1b[K"), repr(said))
+
+    def test_not_before_and_not_elsewhere(self):
+        self.assertEqual(self.on_a_terminal(0.1), "")
+        self.assertEqual(self.on_a_terminal(3, stderr_is_terminal=False), "")
 
 
 class ReportTest(TimedTraceTest):

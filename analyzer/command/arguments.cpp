@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 
@@ -23,6 +24,22 @@ void RulesArguments::add_to(CLI::App& app) {
 void RulesArguments::read(Rules& rules) const {
   for (const std::string& path : files) rules.read(path);
   if (!no_shipped) add_shipped_rules(rules);
+}
+
+void EvidenceArguments::add_to(CLI::App& app) {
+  rules.add_to(app);
+  app.add_option("--trust", trust, "The weakest evidence to trust")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+}
+
+AnalysisOptions EvidenceArguments::options() const {
+  AnalysisOptions options;
+  options.trust = *trust_of(trust);
+  options.one_kind = true;
+  options.accept_partial = true;
+  rules.read(options.rules);
+  return options;
 }
 
 void KernelNames::add_to(CLI::App& app) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyzer/check/checker.h"
+#include "analyzer/options.h"
 #include "analyzer/rules/rules.h"
 #include "nimble/internal/files/file_kind.h"
 
@@ -24,6 +25,16 @@ struct RulesArguments {
   void add_to(CLI::App& app);
   // Throws InputError for rules that cannot be read.
   void read(Rules& rules) const;
+};
+
+// What to believe, for commands that write no schedule.
+struct EvidenceArguments {
+  RulesArguments rules;
+  std::string trust = std::string(name(kDefaultTrust));
+
+  void add_to(CLI::App& app);
+  // Options of an analysis of one kind of step, of which nothing will be replayed. Throws as RulesArguments::read().
+  AnalysisOptions options() const;
 };
 
 // Which kernels to tell of: by default all.

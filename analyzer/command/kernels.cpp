@@ -1,8 +1,6 @@
 #include "analyzer/command/kernels.h"
 
-#include <iterator>
 #include <string>
-#include <vector>
 
 #include "analyzer/base/errors.h"
 #include "analyzer/command/arguments.h"
@@ -17,8 +15,7 @@ namespace {
 struct KernelsArguments {
   std::string trace, json;
   KernelNames kernels;
-  std::string trust = std::string(name(kDefaultTrust));
-  RulesArguments rules;
+  EvidenceArguments evidence;
   bool unknown = false, force = false;
 };
 
@@ -26,9 +23,7 @@ int run(const KernelsArguments& arguments) {
   const auto is_wanted = arguments.kernels.filter();
   if (const std::string why = why_refused(arguments.json, FileKind::kernels_report, arguments.force); !why.empty())
     return complain(why, kExitFailure);
-  AnalysisOptions options;
-  options.trust = *trust_of(arguments.trust);
-  arguments.rules.read(options.rules);
+  const AnalysisOptions options = arguments.evidence.options();
   const Recording recording = recording_of(read_recording(arguments.trace));
   KernelUses uses = kernel_uses(recording, options);
   std::erase_if(uses.kernels, [&](const KernelUse& use) { return !is_wanted(use.name); });
@@ -50,10 +45,7 @@ int kernels_command(int argc, char** argv) {
   app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
   arguments.kernels.add_to(app);
   app.add_flag("--unknown", arguments.unknown, "List only kernels whose memory is not known in some launch");
-  arguments.rules.add_to(app);
-  app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+  arguments.evidence.add_to(app);
   app.add_option("--json", arguments.json, "Write what was found as JSON");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no such kernel.");

@@ -1,9 +1,7 @@
 #include "analyzer/command/report.h"
 
 #include <cstdint>
-#include <iterator>
 #include <string>
-#include <vector>
 
 #include "analyzer/base/errors.h"
 #include "analyzer/base/text.h"
@@ -18,18 +16,13 @@ namespace {
 
 struct ReportArguments {
   std::string trace, output = "report.html";
-  std::string trust = std::string(name(kDefaultTrust));
-  RulesArguments rules;
+  EvidenceArguments evidence;
   std::uint32_t from = 0;
   bool quiet = false, force = false;
 };
 
 int run(const ReportArguments& arguments) {
-  AnalysisOptions options;
-  options.trust = *trust_of(arguments.trust);
-  options.one_kind = true;
-  options.accept_partial = true;  // nothing is replayed
-  arguments.rules.read(options.rules);
+  const AnalysisOptions options = arguments.evidence.options();
   if (const std::string why = why_refused(arguments.output, FileKind::page, arguments.force); !why.empty())
     return complain(why, kExitFailure);
   const Analysis analysis = analyze_recording(arguments.trace, options);
@@ -58,10 +51,7 @@ int report_command(int argc, char** argv) {
   app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
   app.add_option("-o,--output", arguments.output, "Where to write the page")->capture_default_str();
   app.add_option("--from", arguments.from, "The first op to show, of a step that has too many for one page");
-  arguments.rules.add_to(app);
-  app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+  arguments.evidence.add_to(app);
   app.add_flag("--quiet", arguments.quiet, "Print nothing if all is well");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, 3 no step found.");

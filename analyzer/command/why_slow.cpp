@@ -1,9 +1,7 @@
 #include "analyzer/command/why_slow.h"
 
 #include <cstddef>
-#include <iterator>
 #include <string>
-#include <vector>
 
 #include "analyzer/base/errors.h"
 #include "analyzer/command/arguments.h"
@@ -16,18 +14,13 @@ namespace {
 
 struct WhySlowArguments {
   std::string trace, json;
-  std::string trust = std::string(name(kDefaultTrust));
-  RulesArguments rules;
+  EvidenceArguments evidence;
   std::size_t most = 15;
   bool force = false;
 };
 
 int run(const WhySlowArguments& arguments) {
-  AnalysisOptions options;
-  options.trust = *trust_of(arguments.trust);
-  options.one_kind = true;
-  options.accept_partial = true;  // nothing is replayed
-  arguments.rules.read(options.rules);
+  const AnalysisOptions options = arguments.evidence.options();
   if (const std::string why = why_refused(arguments.json, FileKind::ledger, arguments.force); !why.empty())
     return complain(why, kExitFailure);
   const Analysis analysis = analyze_recording(arguments.trace, options);
@@ -52,10 +45,7 @@ int why_slow_command(int argc, char** argv) {
   app.add_option("--most", arguments.most, "The most entries to print")
       ->check(CLI::Range(1u, 100000u))
       ->capture_default_str();
-  arguments.rules.add_to(app);
-  app.add_option("--trust", arguments.trust, "The weakest evidence to trust")
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTrustNames), std::end(kTrustNames))));
+  arguments.evidence.add_to(app);
   app.add_option("--json", arguments.json, "Write all entries as JSON");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no times of the GPU, 3 no step found.");

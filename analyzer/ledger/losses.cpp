@@ -113,7 +113,7 @@ class LossFinder {
     }
     if (times_.next_call != kNone) add(submitted_us(times_.next_call));
     std::ranges::sort(cuts);
-    cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     return cuts;
   }
 

@@ -55,6 +55,7 @@ function(nimble_precompile_library target)
   if(NIMBLE_SANITIZER)
     nimble_precompile(${target} ${ARGN})
     target_compile_options(${target} PRIVATE
-      $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow>>)
+      $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow
+        -Wno-stringop-overread>>)
   endif()
 endfunction()

@@ -33,7 +33,7 @@ struct EvidenceArguments {
   std::string trust = std::string(name(kDefaultTrust));
 
   void add_to(CLI::App& app);
-  // Options of an analysis of one kind of step, of which nothing will be replayed. Throws as RulesArguments::read().
+  // For analyzing one kind of step, without a schedule. Throws what RulesArguments::read() throws.
   AnalysisOptions options() const;
 };
 

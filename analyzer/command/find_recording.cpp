@@ -28,10 +28,15 @@ std::vector<std::string> other_traces(const std::string& path) {
   return found;
 }
 
+// Shows how far it is, and no longer when there is something else to say.
+TraceFile read_shown(const std::string& path) {
+  const Progress progress("reading " + path);
+  return read_trace(path);
+}
+
 }  // namespace
 
 TraceFile read_recording(const std::string& path) {
-  const Progress progress("reading " + path);
   const bool is_there = nimble::what_is_at(path, /*follow=*/true).has_value();
   const std::vector<std::string> others = other_traces(path);
   if (!is_there && others.size() == 1) {
@@ -42,10 +47,10 @@ TraceFile read_recording(const std::string& path) {
                   : parts.front().is_written() ? ", which is still being recorded"
                                                : ", which an interrupted recording has left"),
              0);
-    return read_trace(others.front());
+    return read_shown(others.front());
   }
   try {
-    TraceFile file = read_trace(path);
+    TraceFile file = read_shown(path);
     for (const nimble::PartFile& part : nimble::parts_of(path)) {
       const auto one = nimble::what_is_at(part.path), other = nimble::what_is_at(path, /*follow=*/true);
       if (one && other && nimble::changed_ns(*one) > nimble::changed_ns(*other))

@@ -93,7 +93,7 @@ std::vector<OpsDiff> ops_diff(const Named& named, const StepAnalysis& first, con
   return all;
 }
 
-// Dependencies of `one` between ops that have a partner, and whose partners in `other` have none of that kind.
+// Dependencies in `one` between ops that both steps have, where `other` has no dependency of that kind.
 void order_diff(const StepAnalysis& one, const StepAnalysis& other, const std::vector<std::uint32_t>& partner,
                 bool in_first, std::vector<OrderDiff>& out) {
   std::set<std::tuple<std::uint32_t, std::uint32_t, DependencyKind>> there;

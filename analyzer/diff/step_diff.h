@@ -42,7 +42,7 @@ struct StepDiff {
   std::uint32_t same = 0;  // ops that both have, in the same order
   bool is_aligned = true;  // false: too different; then only ops before the first difference and after the last count
   std::uint32_t only[2] = {0, 0};
-  std::vector<OpsDiff> ops;  // names whose ops or times differ, the largest difference in time first
+  std::vector<OpsDiff> ops;  // names with different counts or times; largest difference in time first
   std::vector<OrderDiff> order;
 };
 

@@ -50,7 +50,7 @@ std::string what_of(const StepAnalysis& analysis, const Loss& loss, const Device
              plural(static_cast<std::uint64_t>(device.multiprocessors), "multiprocessor");
     }
     case LossCause::unknown:
-      return one_clock ? "ops whose time is not known" : "what the host did then, which has another clock";
+      return one_clock ? "ops whose time is not known" : "the host has another clock, so its part is not known";
   }
   return "";
 }

@@ -31,7 +31,7 @@ struct Ledger {
   double of(LossCause cause) const;
 };
 
-// What a trace lacks of which there is no ledger.
+// Why there is no ledger: what the trace lacks.
 inline constexpr const char* kNoTimes = "no times of the GPU: record with NIMBLE_TIMING=cupti, or events";
 
 Ledger idle_ledger(const StepAnalysis& analysis, const DeviceModel& device);

@@ -166,6 +166,14 @@ Answer Arena::answer_question(Call& call) {
   return CUDA_SUCCESS;
 }
 
+Answer Arena::refuse(const Call& call) const {
+  const bool asks = call.asked.question == Question::handle;
+  if (!(asks || ends_registration(call)) || !holds(call.memory.address) ||
+      plan_.holds(call.memory.address - base_) != kNone)
+    return std::nullopt;
+  return asks ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
 // Pools of other devices have none of our memory.
 bool Arena::is_of(const Call& call) const {
   return !pool_ || !call.memory.address || call.memory.address == reinterpret_cast<std::uint64_t>(pool_);

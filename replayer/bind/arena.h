@@ -77,6 +77,9 @@ class Arena {
 
   // What the program asks about memory in it.
   Answer answer_question(Call& call);
+  // What the driver would say of a handle for memory in it, or of a release as the host's, where the program has
+  // nothing allocated: the driver itself sees the whole block.
+  Answer refuse(const Call& call) const;
   // How much the program's pool has: what it would have without us, which is known while there is an arena of it.
   Answer answer_pool(Call& call) const;
   // That is asked: no arena may come of that pool any more. Whether there is one.

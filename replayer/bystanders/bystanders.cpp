@@ -170,8 +170,8 @@ bool Bystanders::passed(const Call& call, CUresult result) {
 
 bool Bystanders::passes_aside(const Call& call) const {
   if (call.asked.question == Question::pool) return arena_.load(std::memory_order_acquire) == 0;
-  const bool names_memory =
-      call.asked.question == Question::memory || call.kind == CallKind::free || call.kind == CallKind::free_async;
+  const bool names_memory = call.asked.question == Question::memory || call.asked.question == Question::handle ||
+                            call.kind == CallKind::free || call.kind == CallKind::free_async;
   return !names_memory || !in_arena(call.memory.address);
 }
 

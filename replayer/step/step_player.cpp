@@ -50,6 +50,7 @@ Answer StepPlayer::play(Call& call) {
       if (call.host == HostEffect::observe) submitter_.flush_early();
       return run_.release(call, call.memory.size);
     case CallKind::hidden:
+      if (const Answer refused = arena_.refuse(call)) return refused;
       submitter_.flush_early();  // the driver's answer will tell whether it ends
       return std::nullopt;
     case CallKind::context_end:
@@ -194,6 +195,7 @@ void StepPlayer::answered(const Call& call, CUresult result) {
 
 Answer StepPlayer::before_aside(Call& call) {
   if (call.asked.question == Question::pool) return arena_.answer_pool(call);
+  if (const Answer refused = arena_.refuse(call)) return refused;
   const bool frees = releases_allocation(call);
   if (!arena_.holds(call.memory.address) || !(frees || call.asked.question == Question::memory)) return std::nullopt;
   if (errors_.failed() != CUDA_SUCCESS) return errors_.failed();

@@ -138,6 +138,28 @@ void used(const char* when, CUmemoryPool pool) {
   say(when, "USED_MEM_CURRENT", r, std::to_string(bytes));
 }
 
+// Calls for memory of other kinds, and whether the memory is still there after them.
+void misname(const char* kind, CUdeviceptr p) {
+  constexpr std::size_t kPiece = 2 << 20;  // what mappings are made of
+  void* const as_host = reinterpret_cast<void*>(p);
+  const CUmemAccessDesc none = {{CU_MEM_LOCATION_TYPE_DEVICE, {device}}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  const auto is_there = [&] {
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    return cuMemGetAddressRange(&base, &size, p) == CUDA_SUCCESS ? "there" : "gone";
+  };
+  CUresult r = cuIpcCloseMemHandle(p);
+  say(kind, "cuIpcCloseMemHandle", r, is_there());
+  r = cuMemFreeHost(as_host);
+  say(kind, "cuMemFreeHost", r, is_there());
+  r = cuMemHostUnregister(as_host);
+  say(kind, "cuMemHostUnregister", r, is_there());
+  r = cuMemUnmap(p, kPiece);
+  say(kind, "cuMemUnmap", r, is_there());
+  r = cuMemSetAccess(p, kPiece, &none, 1);
+  say(kind, "cuMemSetAccess", r, is_there());
+}
+
 CUdeviceptr allocate(std::size_t bytes) {
   CUdeviceptr p = 0;
   MUST(cuMemAllocAsync(&p, bytes, stream));
@@ -167,10 +189,12 @@ int main() {
   ask("pool big", big);
   MUST(cuStreamSynchronize(stream));
   ask("pool a later", a);
+  misname("pool big", big);
   say("pool a", "cuMemFreeAsync(inside)", cuMemFreeAsync(a + 10, stream));
   say("pool a", "cuMemFree(inside)", cuMemFree(a + 10));
   MUST(cuMemFreeAsync(a, stream));
   ask("freed a", a);
+  misname("freed a", a);
   say("freed a", "cuMemFreeAsync", cuMemFreeAsync(a, stream));
   say("freed a", "cuMemFree", cuMemFree(a));
   used("a freed", by_default);
@@ -184,6 +208,7 @@ int main() {
   say("pool b", "cuMemFree", cuMemFree(b));
   say("freed b", "cuMemFree", cuMemFree(b));
   ask("freed big", big);
+  misname("freed big", big);
 
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
@@ -194,6 +219,7 @@ int main() {
   ask("captured c", c);
   ask("captured d", d);
   ask("captured c inside", c + 10);
+  misname("captured d", d);
   MUST(cuMemFreeAsync(c, stream));
   ask("captured c freed", c);
   MUST(cuStreamEndCapture(stream, &graph));
@@ -210,6 +236,7 @@ int main() {
   ask("launched c", c);
   MUST(cuStreamSynchronize(stream));
   ask("ran d", d);
+  misname("ran d", d);
   say("ran d", "cuGraphLaunch", cuGraphLaunch(exec, stream));
   MUST(cuMemFreeAsync(d, stream));
   ask("freed d", d);
@@ -221,4 +248,6 @@ int main() {
   MUST(cuGraphExecDestroy(exec));
   MUST(cuGraphDestroy(graph));
   ask("gone d", d);
+  misname("gone d", d);
+  misname("plain", plain);
 }

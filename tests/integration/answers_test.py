@@ -64,6 +64,14 @@ class Answers(ProgramTest):
                     self.assertRegex(stats["stood_aside"], "another device may reach|the program uses cuPointerSetAttribute")
                 self.compare(["answers", "set", *way], "auto")
 
+    def test_who_gets_a_handle_for_memory(self):
+        self.assertIn("times: handle of a page of b E0", self.run_program(["answers", "handle", 5, 0, 1, 0]).stdout)
+        for name, way in WAYS.items():
+            with self.subTest(name):
+                for stats in self.replays(["answers", "handle", *way]):
+                    self.assertIn("the program uses cuMemGetHandleForAddressRange", stats["stood_aside"])
+                self.compare(["answers", "handle", *way], "auto")
+
     def test_how_much_memory_a_pool_has_given_out(self):
         for name, way in WAYS.items():
             with self.subTest(name):

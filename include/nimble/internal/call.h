@@ -108,10 +108,19 @@ inline bool meaningful(const CUlaunchAttribute& attribute) {
 // What a call says, by what it is about: a part is set for calls of its kinds, else as it begins. One call has only
 // few of them; they lie side by side, since which ones is not known before its decoder has run.
 struct Call {
-  // The constructors are not constexpr, or compilers clear all of it and then set what is not zero; which, in some 40
-  // words, they do by an instruction that takes as long as the rest of an intercepted launch. So they store member by
-  // member, and nothing that the decoder sets anyway.
-  [[gnu::always_inline]] Call() noexcept {}  // NOLINT(modernize-use-equals-default)
+  // Each launch makes one, so it is cleared by 16 bytes at a time. Left to themselves, compilers store member by
+  // member, or clear it by one instruction that takes as long as the rest of an intercepted launch. The constructors of
+  // the parts are not constexpr for the same reason.
+  [[gnu::always_inline]] Call() noexcept {
+    clear();
+    // What does not begin with zeros.
+    symbol = "";
+    kind = CallKind::opaque;
+    host = HostEffect::neutral;
+    plain = true;
+    transfer.height = 1;
+    transfer.element = 1;
+  }
 
   // --- Every call.
 
@@ -211,7 +220,20 @@ struct Call {
 
   // Whether the host waits for this op before the call returns.
   bool synchronous() const { return is_op(kind) && host == HostEffect::observe; }
+
+ private:
+  [[gnu::always_inline]] inline void clear();
 };
+
+inline void Call::clear() {
+  using Pair [[gnu::vector_size(16)]] = std::uint64_t;  // in a register; a Call is aligned to half of it
+  const Pair zeros = {};
+  auto* const bytes = reinterpret_cast<unsigned char*>(this);
+  constexpr std::size_t kPairs = sizeof(Call) / sizeof zeros;
+#pragma GCC unroll 64
+  for (std::size_t i = 0; i < kPairs; ++i) std::memcpy(bytes + i * sizeof zeros, &zeros, sizeof zeros);
+  std::memset(bytes + kPairs * sizeof zeros, 0, sizeof(Call) % sizeof zeros);
+}
 
 // Whether a context ends with all that is in it. After the release of one reference it may go on.
 inline bool is_end_of_context(const Call& call) {
@@ -221,6 +243,13 @@ inline bool is_end_of_context(const Call& call) {
 // Whether it releases memory that was allocated on the device. The driver refuses other releases of such memory.
 inline bool releases_allocation(const Call& call) {
   return call.kind == CallKind::free_async || (call.kind == CallKind::free && call.memory.kind == MemoryKind::device);
+}
+
+// Whether it ends what the host has registered. Of memory that is not there, unlike other releases, it says that this
+// was not registered.
+inline bool ends_registration(const Call& call) {
+  return call.kind == CallKind::free && call.memory.kind == MemoryKind::pinned &&
+         std::strcmp(call.symbol, "cuMemHostUnregister") == 0;
 }
 
 // What Nimble is doing, for the C API: in the order of nimble_phase.

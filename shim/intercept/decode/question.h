@@ -135,6 +135,15 @@ struct MemoryHandle {
   }
 };
 
+// Likewise for a range.
+struct RangeHandle {
+  static void before(Entry entry, Call& call, void* handle, CUdeviceptr pointer, std::size_t bytes,
+                     CUmemRangeHandleType type, unsigned long long flags) {
+    MemoryHandle::before(entry, call, handle, pointer, bytes, type, flags);
+    call.memory.size = bytes;
+  }
+};
+
 // Asks for the physical memory that is mapped at an address.
 struct PhysicalHandle {
   static void before(Entry, Call& call, CUmemGenericAllocationHandle*, void* pointer) {

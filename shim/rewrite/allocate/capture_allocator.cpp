@@ -10,6 +10,10 @@ namespace nimble::shim {
 
 using Capturing = CapturesUnderWay::Capturing;
 
+// Of a graph's memory the driver gives no handle for 64 KiB, and one for 3 MiB (H200, driver 580.159): the least is
+// taken to be what memory is mapped in.
+constexpr std::uint64_t kLeastRangeOfGraph = std::uint64_t{2} << 20;
+
 // ---- allocations ----
 
 Answer CaptureAllocator::allocate(Call& call) {
@@ -59,6 +63,9 @@ std::optional<MemorySlot> CaptureAllocator::take(const Call& call, const Capturi
 // ---- releases ----
 
 Answer CaptureAllocator::release(const Call& call) {
+  if (ends_registration(call))
+    if (const std::optional<CapturePool::Found> found = uses_.pool.find(call.memory.address); found && !found->there)
+      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (!uses_.pool.holds(call.memory.address)) {
     uses_.memory.goes(call);
     return std::nullopt;
@@ -180,10 +187,12 @@ Answer CaptureAllocator::answer(Call& call) {
 }
 
 // As the driver would of a graph's own memory: it is there from the graph's launch to its release, and no handle is
-// given of it.
+// given of it but for a range of some size.
 Answer CaptureAllocator::answer_about_memory(Call& call) {
   const std::optional<CapturePool::Found> found = uses_.pool.find(call.memory.address);
   if (!found || !uses_.functions.load()) return std::nullopt;
+  if (call.asked.question == Question::handle && found->there && call.memory.size >= kLeastRangeOfGraph)
+    return std::nullopt;
   if (call.asked.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
   if (!found->there) return CUDA_ERROR_NOT_FOUND;
   call.memory.address = found->address;

@@ -136,10 +136,14 @@ SIM_CALL(cuMemHostRegister_v2, kContext, (void* pointer, size_t bytes, unsigned 
 }
 
 SIM_CALL(cuMemHostUnregister, kContext, (void* pointer), (pointer)) {
-  Block* block = call.driver.memory.find(reinterpret_cast<std::uint64_t>(pointer));
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  Block* block = call.driver.memory.find(address);
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (block == nullptr || block->kind != BlockKind::kRegistered ||
-      block->base != reinterpret_cast<std::uint64_t>(pointer)) {
+  const Block* known = call.driver.memory.find_known(address);
+  if (known != nullptr && (known->kind == BlockKind::kDevice || known->kind == BlockKind::kPool ||
+                           known->kind == BlockKind::kGraph || known->kind == BlockKind::kMapped))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->kind != BlockKind::kRegistered || block->base != address) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   finish_everything(call);

@@ -74,16 +74,23 @@ SIM_CALL(cuIpcCloseMemHandle, kContext, (CUdeviceptr pointer), (pointer)) {
   return call.context->fault;
 }
 
-// Other devices reach whole pages of the host's size. Memory of pools and graphs is not capable of it (H200, 580.159:
-// CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE).
+// Other devices reach whole pages of the host's size, from within an allocation on and as far as the memory behind it
+// goes: of pools as well, although the attribute IS_GPU_DIRECT_RDMA_CAPABLE says no, and of graphs if it is as much as
+// memory is mapped in (one H200, driver 580.159; on another the same driver refused all of it).
 SIM_CALL(cuMemGetHandleForAddressRange, kContext,
          (void* handle, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType type, unsigned long long flags),
          (handle, pointer, bytes, type, flags)) {
+  constexpr std::uint64_t kMapping = std::uint64_t{2} << 20;
   const Block* block = call.driver.memory.find_known(pointer);
   if (handle == nullptr || block == nullptr || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || bytes == 0 ||
-      bytes % kPage != 0 || pointer % kPage != 0 || bytes > block->base + block->bytes - pointer)
+      bytes % kPage != 0 || pointer % kPage != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (block->kind != BlockKind::kDevice && block->kind != BlockKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_of_graph = block->kind == BlockKind::kGraph;
+  const bool is_reached = is_of_graph ? bytes >= kMapping
+                                      : block->kind == BlockKind::kDevice || block->kind == BlockKind::kMapped ||
+                                            block->kind == BlockKind::kPool;
+  const std::uint64_t end = (block->base + block->bytes + kMapping - 1) / kMapping * kMapping;
+  if (!is_reached || bytes > end - pointer) return CUDA_ERROR_INVALID_VALUE;
   const int file = make_file("simcuda range", bytes);
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(handle) = file;

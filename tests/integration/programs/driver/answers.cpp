@@ -4,9 +4,12 @@
 //   answers step STEPS FROM EVERY THREAD   what a repeated step has allocated in stream order; asked from step FROM on,
 //                                          in each EVERYth, by another thread where THREAD is 1
 //   answers set STEPS FROM EVERY THREAD    the same, and has copies be synchronous as where another device reaches it
+//   answers handle STEPS FROM EVERY THREAD the same as step, and asks for a handle by which another device reaches it
 //   answers pool STEPS FROM EVERY THREAD   the same as step, and how much memory the device's own pool has given out
 //   answers graph ROUNDS                   memory that was allocated in a capture, before and after launches
 //   answers nodes ROUNDS                   how many nodes, and edges, such a graph has: a line for each round
+#include <unistd.h>
+
 #include <functional>
 #include <map>
 #include <set>
@@ -118,9 +121,9 @@ std::string all_about(CUdeviceptr p, bool of_others = true) {
   say("advise", cuMemAdvise(p, 16, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
   CUipcMemHandle ipc;
   say("ipc", cuIpcGetMemHandle(&ipc, p), "given");
-  int file = -1;
+  int file = -1;  // of half a page there is none
   say("range handle",
-      cuMemGetHandleForAddressRange(&file, p / kPage * kPage, kPage, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0), "given");
+      cuMemGetHandleForAddressRange(&file, p / kPage * kPage, kPage / 2, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
   if (of_others) say_of_others(p, say);
   return line;
 }
@@ -135,6 +138,15 @@ std::string set_synchronous(CUdeviceptr p, CUdeviceptr other, bool unset) {
       unset ? cuPointerSetAttribute(&no, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, other) : CUDA_SUCCESS;
   cuPointerGetAttribute(&now[2], CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
   return text(set) + text(unset_result) + " " + text(now[0]) + text(now[1]) + text(now[2]);
+}
+
+// A page within what is allocated there.
+std::string handle(CUdeviceptr p) {
+  int file = -1;
+  const CUdeviceptr page = (p + kPage - 1) / kPage * kPage;
+  const CUresult result = cuMemGetHandleForAddressRange(&file, page, kPage, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (result == CUDA_SUCCESS) close(file);
+  return "E" + text(result);
 }
 
 // Whether the host has waited for a call that sets this memory and may return before that is done.
@@ -155,7 +167,7 @@ std::string identity(const std::vector<CUdeviceptr>& all) {
 }
 
 struct Step : GraphProgram {
-  bool with_pool = false, sets = false;
+  bool with_pool = false, sets = false, hands_out = false;
   int steps = 0, from = 0, every = 1;
   bool elsewhere = false;
 
@@ -194,7 +206,7 @@ struct Step : GraphProgram {
       const bool asks = k >= from && (k - from) % every == 0;
       CUdeviceptr a = 0, b = 0;
       CHECK(cuMemAllocAsync(&a, kBytes + 8, stream));
-      CHECK(cuMemAllocAsync(&b, 3 * kBytes, stream));
+      CHECK(cuMemAllocAsync(&b, 3 * kBytes + 2 * kPage, stream));
       if (asks) {
         ask([&] {
           if (with_pool) return pool("inside");
@@ -205,6 +217,7 @@ struct Step : GraphProgram {
           outcome("a" + all_about(a, k >= kBound));
           outcome("b inside" + all_about(b + 40, k >= kBound));
           outcome("past a" + all_about(a + kBytes + 8, k >= kBound));
+          if (hands_out) outcome("handle of a page of b " + handle(b));
           if (sets && k % 2 == 0) outcome("synchronous " + set_synchronous(a, b, k % 4 != 0));
         });
       }
@@ -318,6 +331,7 @@ int main(int count, char** arguments) {
     CHECK(cuDeviceGetDefaultMemPool(&by_default, 0));
     step.with_pool = what == "pool";
     step.sets = what == "set";
+    step.hands_out = what == "handle";
     step.steps = std::atoi(arguments[2]);
     step.from = std::atoi(arguments[3]);
     step.every = std::atoi(arguments[4]);

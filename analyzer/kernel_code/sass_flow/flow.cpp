@@ -274,14 +274,14 @@ class Judge {
     for (const auto& [root, why] : objections) {
       no(why);
       const ExpressionId comes = by_launch().provenance.from(at, memory, root);
-      const ExpressionId happens = by_launch().occurrence.both(comes, by_launch().occurrence.of_block(at));
+      const ExpressionId happens = by_launch().occurrence.both(comes, by_launch().occurrence.of(at));
       if (!doubt(at, happens, root == contents.special(kRootOfMemory))) return false;
     }
     if (words.empty() && !variable) return true;  // the kernel's own
     if (is_number) {
       no("an address that may be just a number");
       const ExpressionId comes = by_launch().provenance.number(at, memory);
-      if (!doubt(at, by_launch().occurrence.both(comes, by_launch().occurrence.of_block(at)))) return false;
+      if (!doubt(at, by_launch().occurrence.both(comes, by_launch().occurrence.of(at)))) return false;
     }
     if (memory.writes && !store(contents_.stored(at)) && !doubt(at)) return false;
     if (words.empty()) return true;

@@ -126,3 +126,14 @@ extern "C" __global__ void by_kept_again(float* out, float* base, float** array,
   if (*out == 8) kept[0] = array[threadIdx.x];
   out[threadIdx.x] = p[threadIdx.x];
 }
+extern "C" __global__ void by_guard(float* out, float** array, int batched, int plain) {
+  for (int i = blockIdx.x; i < *out; i += gridDim.x) {
+    long long at = 8ll * i, loaded = 0;
+    asm volatile(
+        "{ .reg .pred p; setp.eq.s32 p, %2, 0; setp.ne.and.s32 p, %3, 0, p; @p add.s64 %0, %0, %4; "
+        "@p ld.global.b64 %1, [%0]; }"
+        : "+l"(at), "+l"(loaded)
+        : "r"(plain), "r"(batched), "l"(array));
+    out[threadIdx.x] = static_cast<float>(loaded);
+  }
+}

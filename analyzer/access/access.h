@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/pinned_bytes.h"
 #include "analyzer/memory/byte_rect.h"
 #include "analyzer/memory/objects.h"
 #include "analyzer/memory/step_objects.h"
@@ -54,11 +55,11 @@ struct OpQuestion {
 
 // What must be in every step as it was recorded, for a launch.
 struct Pinned {
-  bool shape = false;                                           // grid, block and shared memory
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> params;  // bytes of its packed parameters: first, count
+  bool shape = false;  // grid, block and shared memory
+  PinnedBytes params;
   // Likewise, as far as they were the same in all steps that were recorded.
   bool usual_shape = false;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> usual_params;
+  PinnedBytes usual_params;
 };
 
 class AccessSource {

@@ -36,9 +36,9 @@ const PointerWord* pointer_at(const OpQuestion& op, std::uint32_t at) {
 }
 
 const PointerWord* pointer_that_meets(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes) {
-  const auto meets = [&](const PointerWord& word) { return word.at < at + bytes && at < word.at + 8; };
-  const auto found = std::ranges::find_if(op.pointers, meets);
-  return found == op.pointers.end() ? nullptr : &*found;
+  const auto is_before = [](const PointerWord& word, std::uint32_t place) { return word.at + 8 <= place; };
+  const auto found = std::lower_bound(op.pointers.begin(), op.pointers.end(), at, is_before);
+  return found != op.pointers.end() && found->at < at + bytes ? &*found : nullptr;
 }
 
 std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
@@ -48,11 +48,8 @@ std::vector<std::uint32_t> pointer_words(const OpQuestion& op) {
   return words;
 }
 
-void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes,
-                std::vector<std::pair<std::uint32_t, std::uint32_t>>& pieces) {
-  if (at + bytes > op.call.params.size() || pointer_that_meets(op, at, bytes) != nullptr) return;
-  const std::pair<std::uint32_t, std::uint32_t> piece{at, bytes};
-  if (std::ranges::find(pieces, piece) == pieces.end()) pieces.push_back(piece);
+void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, PinnedBytes& pieces) {
+  if (at + bytes <= op.call.params.size() && pointer_that_meets(op, at, bytes) == nullptr) pieces.add({at, bytes});
 }
 
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param) {

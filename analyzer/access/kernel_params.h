@@ -33,8 +33,7 @@ std::vector<std::uint32_t> pointer_words(const OpQuestion& op);
 
 // Adds bytes of the parameters to those that must stay as they are, but for what is a pointer, or a part of one: that
 // is another in each process.
-void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes,
-                std::vector<std::pair<std::uint32_t, std::uint32_t>>& pieces);
+void pin_number(const OpQuestion& op, std::uint32_t at, std::uint32_t bytes, PinnedBytes& pieces);
 
 // The pointers among the words of one parameter: a part of op.pointers.
 std::span<const PointerWord> pointers_in(const OpQuestion& op, const ParamLayout& param);

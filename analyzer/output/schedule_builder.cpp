@@ -126,7 +126,7 @@ class Builder {
       if (pointer.at < kAtGlobals && !std::binary_search(skipped.begin(), skipped.end(), pointer.at))
         result.pointers.push_back({pointer.at, {analysis_.objects.find(pointer.object), pointer.offset, false}});
     result.numbers = skipped;
-    for (const auto& [first, count] : accesses.pinned[op].params) {
+    for (const auto& [first, count] : accesses.pinned[op].params.all()) {
       const auto begin = call.params.begin() + first;
       result.equal.push_back({first, {begin, begin + count}});
     }

@@ -106,23 +106,22 @@ class Inference {
         const TraceCall& other = trace.calls[index];
         if (step_.shares_pattern[i] == 0 || other.function != call.function) continue;
         const bool is_same_shape = other.grid == call.grid && other.block == call.block;
-        const std::size_t before = usual.usual_params.size();
-        std::erase_if(usual.usual_params, [&](const std::pair<std::uint32_t, std::uint32_t>& piece) {
+        const std::size_t before = usual.usual_params.all().size();
+        usual.usual_params.erase_if([&](const PinnedBytes::Piece& piece) {
           const auto [first, count] = piece;
           return other.params.size() != call.params.size() ||
                  !std::equal(call.params.begin() + first, call.params.begin() + first + count,
                              other.params.begin() + first);
         });
         usual.usual_shape &= is_same_shape;
-        if (is_same_shape && usual.usual_params.size() == before) continue;
+        if (is_same_shape && usual.usual_params.all().size() == before) continue;
         OpQuestion question{trace, other, table.pointers(index), table, table.unsure(index), op, index};
         question.known = launches.of(question);
         leaves = leaves_objects(question, trace.functions[call.function].proof->extents);
       }
       if (!leaves) pinned = std::move(usual);
       pinned.shape |= std::exchange(pinned.usual_shape, false);
-      for (const auto& piece : std::exchange(pinned.usual_params, {}))
-        if (std::ranges::find(pinned.params, piece) == pinned.params.end()) pinned.params.push_back(piece);
+      for (const PinnedBytes::Piece& piece : pinned.usual_params.take()) pinned.params.add(piece);
     }
   }
 

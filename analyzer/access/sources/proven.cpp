@@ -170,7 +170,7 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
   bool leads = true;
   for (const ProvenAccess& access : proof.accesses) {
     if (const ParamCondition* const why = excluding(op, access)) {
-      pinned.params.emplace_back(why->at, why->bytes);
+      pinned.params.add({why->at, why->bytes});
       continue;
     }
     for (const std::uint32_t at : access.at)
@@ -182,7 +182,7 @@ void ProvenAccessSource::pin(const OpQuestion& op, Pinned& pinned) {
     leads &= is_nothing;
   }
   if (leads) return;
-  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.emplace_back(at, count); });
+  for_each_number(op, [&](std::uint32_t at, std::uint32_t count) { pinned.params.add({at, count}); });
 }
 
 bool ProvenAccessSource::is_pointer(const OpQuestion& op, std::uint32_t at) {

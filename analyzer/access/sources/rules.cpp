@@ -175,10 +175,7 @@ void RulesAccess::pin(const OpQuestion& op, Pinned& pinned) {
     for (const RuleWords& words : param.words) {
       pinned.shape |= words.count.kind == RuleCount::Kind::grid || words.count.kind == RuleCount::Kind::largest;
       if (words.count.kind != RuleCount::Kind::largest) continue;
-      const std::pair<std::uint32_t, std::uint32_t> table{params[i].offset + words.count.at,
-                                                          op.call.grid[0] * words.count.bytes};
-      if (std::find(pinned.params.begin(), pinned.params.end(), table) == pinned.params.end())
-        pinned.params.push_back(table);
+      pinned.params.add({params[i].offset + words.count.at, op.call.grid[0] * words.count.bytes});
     }
   }
 }

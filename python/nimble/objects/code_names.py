@@ -6,7 +6,7 @@ import dis
 import functools
 import sys
 import types
-from typing import AbstractSet, Any, FrozenSet, Iterator, Set
+from typing import AbstractSet, Any, FrozenSet, Iterator, Set, Tuple
 
 # Special methods that no syntax calls on an existing object: they make it, or describe it for people or pickle.
 _NOT_CALLED = {f"__{name}__" for name in (
@@ -26,6 +26,12 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 @functools.lru_cache(maxsize=4096)
+def _named_by(code: types.CodeType) -> Tuple[dis.Instruction, ...]:
+    """The instructions of the code, without those of code within it, that have a name."""
+    return tuple(i for i in dis.get_instructions(code) if i.opcode in dis.hasname) if code.co_names else ()
+
+
+@functools.lru_cache(maxsize=4096)
 def names_of(code: types.CodeType) -> FrozenSet[str]:
     return frozenset(name for each in codes_of(code) for name in (*each.co_names, *each.co_freevars))
 
@@ -33,8 +39,12 @@ def names_of(code: types.CodeType) -> FrozenSet[str]:
 @functools.lru_cache(maxsize=4096)
 def globals_of(code: types.CodeType) -> FrozenSet[str]:
     """The names that the code may look up among globals: not those that it only has for attributes and modules."""
-    return frozenset(i.argval for each in codes_of(code) if each.co_names for i in dis.get_instructions(each)
-                     if i.opcode in dis.hasname and i.opname not in _OF_ATTRIBUTES)
+    return frozenset(i.argval for each in codes_of(code) for i in _named_by(each) if i.opname not in _OF_ATTRIBUTES)
+
+
+def stored_by(code: types.CodeType, instructions: AbstractSet[str]) -> Set[str]:
+    """The names that the code has in instructions of these kinds."""
+    return {i.argval for each in codes_of(code) for i in _named_by(each) if i.opname in instructions}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -42,7 +52,7 @@ def read_by(code: types.CodeType) -> FrozenSet[str]:
     """The names that the code has, except those that it only calls as methods."""
     read: Set[str] = set()
     for each in codes_of(code):
-        named = [i for i in dis.get_instructions(each) if i.opcode in dis.hasname] if each.co_names else []
+        named = _named_by(each)
         called = {i.argval for i in named if _loads_a_method(i)}
         others = {i.argval for i in named if not _loads_a_method(i)}
         read.update(set(each.co_names) - (called - others), each.co_freevars)

@@ -5,7 +5,6 @@ It inspects methods of the modules' own classes, but not the functions that thes
 
 from __future__ import annotations
 
-import dis
 import functools
 import types
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
@@ -13,12 +12,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 import torch
 
 from nimble.objects import containers
-from nimble.objects.code_names import codes_of, globals_of
+from nimble.objects.code_names import globals_of, stored_by
 from nimble.step_state.library_objects import own_classes
 
 MISSING = object()
 _MOST_ELEMENTS = 10000  # of a container to compare
-_STORES = ("STORE_GLOBAL", "DELETE_GLOBAL")
+_STORES, _STORES_ATTRIBUTE = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL")), frozenset(("STORE_ATTR",))
 
 Place = Tuple[str, Callable[[], Any], Callable[[Any], None]]  # its name for messages, its getter and its setter
 
@@ -45,7 +44,7 @@ def find(modules: Iterable[torch.nn.Module]) -> "Tuple[List[Place], List[Any]]":
 
 def _look_at(function: types.FunctionType, places: List[Place], outside: Dict[int, Any]) -> None:
     space = function.__globals__
-    for name in {i.argval for code in codes_of(function.__code__) for i in dis.get_instructions(code) if i.opname in _STORES}:
+    for name in stored_by(function.__code__, _STORES):
         places.append((f"the global {name!r}", functools.partial(space.get, name, MISSING), functools.partial(_put, space, name)))
     for name in globals_of(function.__code__):
         _add(outside, space.get(name))
@@ -57,8 +56,8 @@ def _look_at(function: types.FunctionType, places: List[Place], outside: Dict[in
 
 def _stored_by(kind: type) -> "set[str]":
     """Names of attributes that the methods of a class store, whatever the object."""
-    return {str(i.argval) for value in kind.__dict__.values() for function in _functions_in(value) for code in codes_of(function.__code__)
-            for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"}
+    return {name for value in kind.__dict__.values() for function in _functions_in(value)
+            for name in stored_by(function.__code__, _STORES_ATTRIBUTE)}
 
 
 def _functions_in(value: Any) -> Iterator[types.FunctionType]:

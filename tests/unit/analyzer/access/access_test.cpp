@@ -276,8 +276,8 @@ TEST(RulesAccess, AListOfPointersIsAsLongAsTheLaunchSays) {
   Asked one = ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), one_block);
   EXPECT_EQ(one.text(), "0rw");
   EXPECT_TRUE(one.accesses.pinned[0].shape);
-  ASSERT_EQ(one.accesses.pinned[0].params.size(), 1u);
-  EXPECT_EQ(one.accesses.pinned[0].params[0], (std::pair<std::uint32_t, std::uint32_t>{24, 8}));
+  ASSERT_EQ(one.accesses.pinned[0].params.all().size(), 1u);
+  EXPECT_EQ(one.accesses.pinned[0].params.all()[0], (std::pair<std::uint32_t, std::uint32_t>{24, 8}));
   EXPECT_EQ(one.accesses.no_pointers[0], (std::vector<std::uint32_t>{8, 16, 24}));
   EXPECT_EQ(ask(hex(kA) + hex(kB) + hex(0x7ffc00001234), three_blocks).text(), "0rw 1r");
   EXPECT_EQ(ask(hex(kB) + hex(0x7ffc00001234) + hex(0), three_blocks).op().role, OpRole::barrier);

@@ -59,7 +59,7 @@ const std::string kByMode = extents(
 TEST(Doubts, AModeExcludesWhatAnotherModeDoes) {
   Pinned pinned;
   EXPECT_EQ(does(kByMode, kB, 2, &pinned), "0r");
-  EXPECT_EQ(pinned.params, (Params{{16, 4}}));
+  EXPECT_EQ(pinned.params.all(), (Params{{16, 4}}));
   EXPECT_FALSE(pinned.shape);
   EXPECT_NE(does(kByMode, kB, 3).find("its code proves nothing: it may follow an address"), std::string::npos);
 }
@@ -69,13 +69,13 @@ TEST(Doubts, APointerThatIsNullExcludesWhatIsDoneByIt) {
       std::string(kOne) + R"(,["param",64,8,0,8],["const",64,0,0,0],["where",64,1,2,5],["when",32,0,3,0])", doubt(4));
   Pinned pinned;
   EXPECT_EQ(does(by_null, 0, 2, &pinned), "0r");
-  EXPECT_EQ(pinned.params, (Params{{8, 4}, {12, 4}})) << "null is null everywhere";
+  EXPECT_EQ(pinned.params.all(), (Params{{8, 4}, {12, 4}})) << "null is null everywhere";
   EXPECT_EQ(does(by_null, kB, 2).substr(0, 1), "?");
   EXPECT_EQ(does(by_null, 0x7f4000000010, 2).substr(0, 1), "?") << "a pointer that the trace does not know";
   const std::string by_pointer = extents(
       std::string(kOne) + R"(,["param",64,8,0,8],["const",64,0,0,0],["where",64,1,2,4],["when",32,0,3,0])", doubt(4));
   EXPECT_EQ(does(by_pointer, kB, 2, &pinned), "0r") << "what points to memory is not null";
-  EXPECT_EQ(pinned.params, Params{}) << "a pointer is another in each process";
+  EXPECT_EQ(pinned.params.all(), Params{}) << "a pointer is another in each process";
   EXPECT_EQ(does(by_pointer, 0, 2).substr(0, 1), "?");
 }
 

@@ -4,6 +4,7 @@
 
 #include "analyzer/base/json_text.h"
 #include "analyzer/base/text.h"
+#include "analyzer/ledger/gains.h"
 #include "analyzer/ledger/ledger.h"
 
 namespace nimble::analyzer {
@@ -15,17 +16,6 @@ std::string share_text(double us, double of_us) {
   char text[16];
   std::snprintf(text, sizeof text, "%.0f %%", of_us > 0 ? 100 * us / of_us : 0.0);
   return text;
-}
-
-const PolicyOutcome* chosen(const StepAnalysis& analysis) {
-  for (const PolicyOutcome& outcome : analysis.plan.policies)
-    if (outcome.policy == analysis.plan.chosen) return &outcome;
-  return nullptr;
-}
-
-// Whether the device model says how long the program and its schedule take.
-bool is_predicted(const StepAnalysis& analysis) {
-  return analysis.plan.status == kExitOk && chosen(analysis) != nullptr && analysis.order.program->streams() == 1;
 }
 
 std::string row(const std::string& time, const std::string& share, const std::string& places, const std::string& what) {
@@ -58,12 +48,25 @@ std::string sums(const StepAnalysis& analysis, const Ledger& ledger, const Devic
   return out;
 }
 
-void prediction(const StepAnalysis& analysis, std::string& out) {
+std::string times_as_fast(double step_us, double predicted_us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", predicted_us > 0 ? step_us / predicted_us : 0.0);
+  return text;
+}
+
+void prediction(const StepAnalysis& analysis, const Ledger& ledger, std::string& out) {
   if (analysis.plan.status != kExitOk)
     out += "\nNo schedule can serve this step: " + analysis.plan.why_no_schedule + "\n";
-  if (!is_predicted(analysis)) return;
-  out += "\nBy a simple model of the device, not measured: " + us_text(analysis.cut.program_us) +
-         " a step as the program submits it, " + us_text(chosen(analysis)->step_us) + " replayed.\n";
+  const std::optional<Gains> gains = predict_gains(analysis, ledger);
+  if (!gains) return;
+  const auto line = [&](double us, const char* what) {
+    out += row(us_text(us), times_as_fast(ledger.step_us, us), "", what);
+  };
+  out += "\nPredicted, not measured:\n" + row("a step", "faster", "", "");
+  line(gains->graph_us, "as one CUDA graph in the program's order: no time is lost for want of the host");
+  if (gains->streams_us) line(*gains->streams_us, "as a graph with several streams, by a model of the device");
+  if (gains->replay_us)
+    line(*gains->replay_us, "by mode replay, in which the program still makes its calls; by that model");
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ std::string ledger_text(const StepAnalysis& analysis, const Ledger& ledger, cons
     if (const double us = ledger.of(cause); us > 0)
       out += "  " + std::string(name(cause)) + " (" + us_text(us) + "): " + remedy(cause) + "\n";
   }
-  prediction(analysis, out);
+  prediction(analysis, ledger, out);
   return out;
 }
 
@@ -107,9 +110,11 @@ std::string ledger_json(const StepAnalysis& analysis, const Ledger& ledger, cons
   out.key("repeat").number(ledger.times.occurrence).key("chosen_from").number(ledger.times.repeats);
   out.key("ops").number(analysis.step.period).key("untimed").number(ledger.times.untimed);
   out.key("multiprocessors").number(static_cast<std::uint64_t>(device.multiprocessors)).newline();
-  if (is_predicted(analysis)) {
-    out.key("predicted").open('{').key("program_us").real(analysis.cut.program_us);
-    out.key("replayed_us").real(chosen(analysis)->step_us).close('}').newline();
+  if (const std::optional<Gains> gains = predict_gains(analysis, ledger)) {
+    out.key("predicted").open('{').key("graph_us").real(gains->graph_us);
+    if (gains->streams_us) out.key("streams_us").real(*gains->streams_us);
+    if (gains->replay_us) out.key("replay_us").real(*gains->replay_us);
+    out.close('}').newline();
   }
   out.key("causes").open('{');
   for (int i = 0; i < kLossCauses; ++i) {

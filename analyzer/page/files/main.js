@@ -7,7 +7,7 @@
     count < data.ops_of_step ? `shown: ops ${data.from} to ${data.until - 1} (--from N shows others)` : "",
     data.simulated ? "times of the GPU are simulated" : "",
     data.one_clock ? "" : "* the host has a clock of its own",
-    data.host.all ? "" : "of the host's calls only those that put work on a stream are shown", "replayed times are predicted by a simple model of the device"]
+    data.host.all ? "" : "of the host's calls only those that put work on a stream are shown", "replayed times, and what graphs would take, are predicted"]
     .filter(Boolean).join(" · ");
   const figure = (name, text) => {
     const box = element("div");
@@ -18,8 +18,11 @@
     figure("Step, recorded", us(data.ledger.step_us));
     figure("GPU idle", us(data.ledger.idle_us));
     figure("GPU narrow", us(data.ledger.narrow_us));
+    const gains = data.ledger.predicted || {};
+    if (gains.graph_us !== undefined) figure("As one graph (predicted)", us(gains.graph_us));
+    if (gains.streams_us !== undefined) figure("With several streams (predicted)", us(gains.streams_us));
   }
-  if (data.after) figure("Step, replayed (predicted)", us(data.after.step_us));
+  if (data.after) figure("By mode replay (predicted)", us(data.after.step_us));
   else figure("Schedule", "none: " + data.why_no_schedule);
   figure("Evidence trusted", data.trust);
 

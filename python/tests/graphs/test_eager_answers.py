@@ -222,7 +222,8 @@ def test_no_read_is_answered_where_no_second_capture_is_made(backend):
 @pytest.mark.parametrize("read", [
     lambda self, x: x.sum() > 0, lambda self, x: self.weight[0] > 0, lambda self, x: self.buffer[0] > 0, lambda self, x: self.table[0] == 0,
     lambda self, x: torch.rand(1) > -1, lambda self, x: (torch.arange(6) + x.flatten() > -99).all(), lambda self, x: TABLE[0] == 0,
-    lambda self, x: torch.zeros(1).copy_(x[0, :1]) > -9, lambda self, x: torch.equal(x, x), lambda self, x: torch.empty(1, dtype=torch.int32)[0] <= 2**31 - 1])
+    lambda self, x: torch.zeros(1).copy_(x[0, :1]) > -9, lambda self, x: torch.equal(x, x),
+        lambda self, x: torch.empty(1, dtype=torch.int32)[0] <= 2**31 - 1])
 def test_reads_of_anything_else_are_not(backend, capsys, read):
     module = only(lambda self, x: x * 2 if not asks() and read(self, x) else x, weight=nn.Parameter(torch.ones(2)), table=torch.arange(3))
     module.register_buffer("buffer", torch.ones(2))

@@ -12,7 +12,16 @@
 namespace nimble::analyzer {
 namespace {
 
-constexpr unsigned char kMagic[] = {0x28, 0xb5, 0x2f, 0xfd};
+constexpr unsigned char kMagic[] = {0x28, 0xb5, 0x2f, 0xfd}, kSkippable[] = {0x50, 0x2a, 0x4d, 0x18};
+
+ZstdFile::Source reader_of(std::FILE* file, const std::string& name) {
+  return [owned = std::shared_ptr<std::FILE>(file, std::fclose), name](char* buffer, std::size_t size) {
+    const std::size_t got = std::fread(buffer, 1, size, owned.get());
+    if (got == 0 && std::ferror(owned.get()))
+      throw InputError(name, 0, "", std::string("cannot be read: ") + std::strerror(errno));
+    return got;
+  };
+}
 
 }  // namespace
 
@@ -26,19 +35,22 @@ struct ZstdFile::Stream {
   Stream& operator=(const Stream&) = delete;
 };
 
-ZstdFile::ZstdFile(std::FILE* file, std::string name) : file_(file), name_(std::move(name)), packed_(1 << 16) {
+ZstdFile::ZstdFile(std::FILE* file, std::string name) : ZstdFile(reader_of(file, name), name) {}
+
+ZstdFile::ZstdFile(Source source, std::string name)
+    : name_(std::move(name)), source_(std::move(source)), packed_(1 << 16) {
   refill();
-  if (end_ >= sizeof kMagic && std::memcmp(packed_.data(), kMagic, sizeof kMagic) == 0)
-    stream_ = std::make_unique<Stream>();
+  const auto begins_with = [&](const unsigned char(&magic)[4]) {
+    return end_ >= sizeof magic && std::memcmp(packed_.data(), magic, sizeof magic) == 0;
+  };
+  if (begins_with(kMagic) || begins_with(kSkippable)) stream_ = std::make_unique<Stream>();
 }
 
-ZstdFile::~ZstdFile() { std::fclose(file_); }
+ZstdFile::~ZstdFile() = default;
 
 bool ZstdFile::refill() {
   begin_ = 0;
-  end_ = std::fread(packed_.data(), 1, packed_.size(), file_);
-  if (end_ == 0 && std::ferror(file_))
-    throw InputError(name_, 0, "", std::string("cannot be read: ") + std::strerror(errno));
+  end_ = source_(packed_.data(), packed_.size());
   return end_ > 0;
 }
 

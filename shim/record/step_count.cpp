@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "analyzer/input/zstd_file.h"
 #include "analyzer/service.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
@@ -105,16 +106,24 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
     why_not += " only steps that the program marks are counted";
     return std::nullopt;
   }
-  if (left > limit_bytes_) {
+  analyzer::ZstdFile text(
+      [&](char* buffer, std::size_t size) -> std::size_t {
+        const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
+        at += got;
+        left -= got;
+        return got;
+      },
+      "the trace");
+  std::uint64_t bytes = 0;
+  Trial trial([&](char* buffer, std::size_t size) -> std::size_t {
+    const std::size_t got = bytes > limit_bytes_ ? 0 : text.read(buffer, size);
+    bytes += got;
+    return got;
+  });
+  if (bytes > limit_bytes_) {
     why_not = fmt::format("no {} steps were found in {} MiB of trace (NIMBLE_AUTO_LIMIT)", steps_, limit_bytes_ >> 20);
     return std::nullopt;
   }
-  Trial trial([&](char* buffer, std::size_t size) -> std::size_t {
-    const std::size_t got = file->read(buffer, std::min<std::uint64_t>(size, left), at);
-    at += got;
-    left -= got;
-    return got;
-  });
   return trial.find_step() ? trial.times() : 0;
 }
 

@@ -33,8 +33,9 @@ bool QueueWriter::write(const RecordBuffer& records) {
 
 void QueueWriter::make() {
   const std::uint64_t epoch_ns = epoch_ns_.load(std::memory_order_relaxed);
-  auto writer = options_.store ? std::make_unique<TraceWriter>(options_.store, epoch_ns)
-                               : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes);
+  auto writer = options_.store
+                    ? std::make_unique<TraceWriter>(options_.store, epoch_ns)
+                    : std::make_unique<TraceWriter>(options_.path, epoch_ns, options_.limit_bytes, options_.is_read);
   if (options_.is_read) {
     reading_ = writer->reading();
     reading_.open();  // here, like the file itself (RecordQueue::make_room)

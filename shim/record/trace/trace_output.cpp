@@ -29,13 +29,15 @@ void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-TraceOutput::TraceOutput(const std::string& path, std::uint64_t limit_bytes) : limit_(limit_bytes) {
+TraceOutput::TraceOutput(const std::string& path, std::uint64_t limit_bytes, bool is_read)
+    : limit_(limit_bytes), is_read_(is_read) {
   if (const int error = file_.open(path, /*through_links=*/false, /*patient=*/false)) {
     why_full_ = std::strerror(error);
     say(LogLevel::error,
         "cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
         why_full_);
   }
+  if (path.ends_with(kPackedEnding)) packer_ = std::make_unique<TextPacker>();
 }
 
 void TraceOutput::line(std::string_view event) {
@@ -43,8 +45,11 @@ void TraceOutput::line(std::string_view event) {
   text_ += ",\n";
 }
 
+// The header's lines are written with the first others, but its place in the file is known only then.
 void TraceOutput::begins_here() {
-  if (!store_) header_size_ = text_.size();
+  if (store_) return;
+  if (packer_ && file_.is_open() && !write_lines()) text_.clear();
+  header_size_ = packer_ ? size_ : text_.size();
 }
 
 bool TraceOutput::fits_call() {
@@ -60,10 +65,15 @@ bool TraceOutput::flush() {
     if (store_) return true;
   }
   if (!file_.is_open()) return false;
+  if (packer_ && !is_read_ && has_header() && text_.size() < kMostPending) return true;
+  return write_lines();
+}
+
+// False once that has failed: then the file ends with a whole line.
+bool TraceOutput::write_lines() {
   if (file_.is_lost()) open([&] { file_.reopen(); });
-  const int error = file_.write(text_.data(), text_.size());
+  const int error = put(text_);
   if (error == 0) {
-    size_ += text_.size();
     written();
     return true;
   }
@@ -71,6 +81,42 @@ bool TraceOutput::flush() {
   text_.clear();
   if (!cut_back(0) && !file_.is_direct()) file_.cut(size_);
   return false;
+}
+
+// Adds lines to the file.
+int TraceOutput::put(std::string_view text) {
+  if (!packer_ || text.empty()) {
+    const int error = file_.write(text.data(), text.size());
+    if (error == 0) size_ += text.size();
+    return error;
+  }
+  if (size_ == 0) {
+    const std::string mark = packed_trace_mark();
+    if (const int error = file_.write(mark.data(), mark.size())) return error;
+    size_ = mark.size();
+  }
+  const std::string_view frame = packer_->pack(text);
+  if (frame.empty()) return ENOMEM;
+  if (const int error = file_.write(frame.data(), frame.size())) return error;
+  if (has_header()) frames_.push_back(size_);
+  size_ += frame.size();
+  return 0;
+}
+
+// Writes the end, which does not count among the lines.
+int TraceOutput::put_end() {
+  const std::string_view end = packer_ ? packer_->pack(kTraceEnd) : kTraceEnd;
+  if (end.empty()) return ENOMEM;
+  end_size_ = end.size();
+  return file_.write(end.data(), end.size());
+}
+
+// Whether the file ends with the end that was written.
+bool TraceOutput::holds_end() const {
+  if (file_.size() != size_ + end_size_) return false;
+  std::string there(end_size_, '\0');
+  const ssize_t got = ::pread(file_.number(), there.data(), there.size(), static_cast<off_t>(size_));
+  return got == static_cast<ssize_t>(there.size()) && there == (packer_ ? packer_->pack(kTraceEnd) : kTraceEnd);
 }
 
 void TraceOutput::written() {
@@ -81,6 +127,7 @@ void TraceOutput::written() {
 // For a file that could not be written completely, and may end in the middle of a line: cuts at least `room` bytes off,
 // which can be written again, and leaves whole lines. False if only its header lines would be left.
 bool TraceOutput::cut_back(std::uint64_t room) {
+  if (packer_) return cut_frames(room);
   const std::optional<std::uint64_t> there = file_.is_direct() ? std::nullopt : file_.size();
   if (!there || *there < header_size_ + room) return false;
   char block[std::size_t{1} << 16];
@@ -97,6 +144,17 @@ bool TraceOutput::cut_back(std::uint64_t room) {
     end = begin;
   }
   return false;
+}
+
+// The same of whole frames.
+bool TraceOutput::cut_frames(std::uint64_t room) {
+  if (file_.is_direct() || !has_header()) return false;
+  const std::uint64_t least = size_ < header_size_ + room ? 0 : size_ - room;
+  while (!frames_.empty() && size_ > least) {
+    size_ = frames_.back();
+    frames_.pop_back();
+  }
+  return size_ <= least && file_.cut(size_) == 0;
 }
 
 bool TraceOutput::has_begun(const std::string& why) {
@@ -116,17 +174,19 @@ bool TraceOutput::end(const std::string& why, bool is_wanted) {
 
 // If the disk is full, the end replaces the last calls.
 bool TraceOutput::write_end() {
-  const std::uint64_t lines = text_.size();
-  text_ += kTraceEnd;
   constexpr std::uint64_t kRooms[] = {0, kForEnd, std::uint64_t{1} << 16, std::uint64_t{1} << 18};
+  const std::string lines = std::exchange(text_, {});
   for (const std::uint64_t room : kRooms) {
-    if (room != 0 && (file_.is_direct() || file_.cut(size_) != 0 || !cut_back(text_.size() + room))) break;
-    if (file_.write(text_.data(), text_.size()) != 0) continue;
-    ended_ = true;
-    size_ += lines;
-    break;
+    const std::uint64_t needed = room + (packer_ ? 0 : lines.size() + kTraceEnd.size());
+    if (room != 0 && (file_.is_direct() || file_.cut(size_) != 0 || !cut_back(needed))) break;
+    const std::uint64_t before = size_;
+    if (put(lines) == 0 && put_end() == 0) {
+      ended_ = true;
+      break;
+    }
+    size_ = before;
+    while (!frames_.empty() && frames_.back() >= size_) frames_.pop_back();
   }
-  text_.clear();
   return ended_;
 }
 
@@ -149,26 +209,18 @@ bool TraceOutput::leave_unended(const std::string& why) {
 // end just then, it would leave a broken line.
 bool TraceOutput::write_late() {
   if (file_.is_direct()) {
-    if (::lseek(file_.number(), -static_cast<off_t>(kTraceEnd.size()), SEEK_CUR) < 0) return false;
+    if (::lseek(file_.number(), -static_cast<off_t>(end_size_), SEEK_CUR) < 0) return false;
   } else {
     // The program may have reused the file by its name: opened, truncated and rewritten it.
-    char end[kTraceEnd.size()];
-    const bool same =
-        file_.size() == size_ + kTraceEnd.size() &&
-        ::pread(file_.number(), end, sizeof end, static_cast<off_t>(size_)) == static_cast<ssize_t>(sizeof end) &&
-        std::string_view(end, sizeof end) == kTraceEnd;
-    if (!same || file_.cut(size_) != 0) return false;
+    if (!holds_end() || file_.cut(size_) != 0) return false;
   }
-  const std::uint64_t lines = text_.size();
-  text_ += kTraceEnd;
-  const bool written = file_.write(text_.data(), text_.size()) == 0;
+  const std::uint64_t before = size_;
+  const bool is_written = put(text_) == 0 && put_end() == 0;
   text_.clear();
-  if (written) {
-    size_ += lines;
-  } else if (!file_.is_direct() && file_.cut(size_) == 0) {
-    file_.write(kTraceEnd.data(), kTraceEnd.size());
-  }
-  return written;
+  if (is_written) return true;
+  size_ = before;
+  if (!file_.is_direct() && file_.cut(size_) == 0) put_end();
+  return false;
 }
 
 void TraceOutput::say_written(const std::string& why, bool is_wanted, int error) {

@@ -1,7 +1,8 @@
 // Where the lines of a trace go: our own file, with a size limit, complete after each close; or memory.
 //
 // A file has a temporary name until it is closed (include/nimble/internal/files/own_file.h). If writing fails, it still
-// ends with whole lines, and properly if possible.
+// ends with whole lines, and properly if possible. Under a name that ends in .zst the lines are compressed, many at a
+// time, so that up to a quarter of a megabyte of them is not in the file if the process is killed.
 //
 // Owns the file, and the lines that are not written yet. Logs what was written, where, and why not. Used by the
 // writer's thread alone.
@@ -13,17 +14,20 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/files/growing_file.h"
 #include "nimble/internal/files/own_file.h"
+#include "shim/record/trace/text_packer.h"
 
 namespace nimble::shim {
 
 class TraceOutput {
  public:
-  // Creates the file, or logs why it cannot. Never exceeds `limit_bytes`, if that is not 0.
-  TraceOutput(const std::string& path, std::uint64_t limit_bytes);
+  // Creates the file, or logs why it cannot. Never exceeds `limit_bytes`, if that is not 0. `is_read`: while it is
+  // written, so that flush() leaves nothing for later.
+  TraceOutput(const std::string& path, std::uint64_t limit_bytes, bool is_read);
   explicit TraceOutput(std::shared_ptr<TraceStore> store) : limit_(0), store_(std::move(store)) {}
 
   // Lines that are not written yet: callers append to it.
@@ -33,7 +37,7 @@ class TraceOutput {
   bool good() const { return file_.is_open() || store_; }
   bool is_memory() const { return store_ != nullptr; }
   // Whether the lines are so many that they should be written before the batch ends.
-  bool is_due() const { return is_memory() && text_.size() >= kMostPending; }
+  bool is_due() const { return (is_memory() || packer_) && text_.size() >= kMostPending; }
   bool is_ended() const { return ended_; }
   // Why nothing more may be written; empty if it may.
   const std::string& why_full() const { return why_full_; }
@@ -46,7 +50,8 @@ class TraceOutput {
   // The same for the end alone.
   bool fits_time() const { return fits(kForEnd); }
 
-  // Writes the lines. False once that has failed: then the file ends with a whole line.
+  // Writes the lines, where they are compressed once there are many. False once that has failed: then the file ends
+  // with a whole line.
   bool flush();
   bool has_header() const { return header_size_ != 0; }
   // After a flush: whether the header was written. If not, logs that and removes the file. `why`: unless why_full()
@@ -58,7 +63,7 @@ class TraceOutput {
   // Once it is ended: inserts the pending lines before its end. False if nothing more can be written.
   bool write_late();
 
-  // The size of the whole lines in the file.
+  // How much of the file whole lines take.
   std::uint64_t bytes() const { return size_; }
   // By whom files are opened from now on: it runs what it is given. Without it, by the writer's thread.
   void open_by(std::function<void(const std::function<void()>&)> opener) { opener_ = std::move(opener); }
@@ -77,7 +82,12 @@ class TraceOutput {
   static constexpr std::size_t kMostPending = std::size_t{1} << 18;
 
   void written();
+  bool write_lines();
+  int put(std::string_view text);
+  int put_end();
+  bool holds_end() const;
   bool cut_back(std::uint64_t room);
+  bool cut_frames(std::uint64_t room);
   bool write_end();
   void open(const std::function<void()>& work) { opener_ ? opener_(work) : work(); }
   bool leave_unended(const std::string& why);
@@ -88,10 +98,14 @@ class TraceOutput {
   const std::uint64_t limit_;
   std::uint64_t size_ = 0;         // of the whole lines in the file, without its end
   std::uint64_t header_size_ = 0;  // of the header
+  std::uint64_t end_size_ = 0;     // of the end
   std::string why_full_;
   std::shared_ptr<TraceStore> store_;  // then there is no file; released once it is full
   bool ended_ = false;
   std::string text_;
+  std::unique_ptr<TextPacker> packer_;  // null: the lines are written as they are
+  std::vector<std::uint64_t> frames_;   // where each begins, after the header's
+  const bool is_read_ = false;
 };
 
 }  // namespace nimble::shim

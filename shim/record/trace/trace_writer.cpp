@@ -45,9 +45,9 @@ void TraceWriter::find_driver() {
   for (const char* const name : {kGetVersion, kGetName}) known_driver_symbol(name);
 }
 
-TraceWriter::TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes)
+TraceWriter::TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes, bool is_read)
     : program_(command_line()),
-      output_(path, limit_bytes),
+      output_(path, limit_bytes, is_read),
       definitions_(output_.text()),
       tracks_(definitions_, output_.text(), epoch_ns) {}
 

@@ -28,8 +28,8 @@ class TraceWriter {
   static void find_driver();
 
   // Creates the file, or logs why it cannot. Its times count from `epoch_ns`. Never exceeds `limit_bytes`, if that is
-  // not 0.
-  TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes = 0);
+  // not 0. `is_read`: while it is written.
+  TraceWriter(const std::string& path, std::uint64_t epoch_ns, std::uint64_t limit_bytes = 0, bool is_read = false);
   // Whether it is a pipe, which can be opened once it has a reader.
   static bool needs_reader(const std::string& path);
   // Writes into memory instead, and logs nothing.

@@ -8,6 +8,7 @@
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/own_file.h"
 #include "shim/record/observers/make_observers.h"
+#include "shim/record/trace/text_packer.h"
 #include "shim/record/trace/trace_text.h"
 #include "shim/state/entry.h"
 
@@ -195,9 +196,17 @@ void GraphRecordings::write(GraphRecording& recording) const {
   recording.recorder().finish();
   OwnFile file;
   int error = file.open(options_.trace_path);
-  const auto write = [&](std::string_view text) {
-    if (error == 0) error = file.write(text.data(), text.size());
+  const bool packs = options_.trace_path.ends_with(kPackedEnding);
+  TextPacker packer;
+  const auto write_bytes = [&](std::string_view bytes) {
+    if (error == 0) error = file.write(bytes.data(), bytes.size());
   };
+  const auto write = [&](std::string_view text) {
+    const std::string_view bytes = packs ? packer.pack(text) : text;
+    if (bytes.empty() && !text.empty() && error == 0) error = ENOMEM;
+    write_bytes(bytes);
+  };
+  if (packs) write_bytes(packed_trace_mark());
   for (const TraceStore::Piece& piece : recording.store().text()) write(piece.text);
   if (!recording.store().full()) {
     write(

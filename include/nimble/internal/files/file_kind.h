@@ -29,6 +29,11 @@ enum class FileKind : std::uint8_t {
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.
 bool has_mark(std::string_view begin, FileKind kind);
 
+// Files of this ending are compressed by Zstandard (RFC 8878). A trace then begins with this mark, which is a skippable
+// frame of that format.
+inline constexpr std::string_view kPackedEnding = ".zst";
+std::string packed_trace_mark();
+
 // Why the file of this name must not be replaced, for messages; null if there is none, or if it may be. `found`: what
 // has that name. Does not touch a file that this process has open.
 const char* why_not_replaced(const std::string& path, FileKind kind, FileFacts& found);

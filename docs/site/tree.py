@@ -136,20 +136,21 @@ class Tree:
 
 def for_python_markdown(text):
     """What GitHub reads and Python-Markdown, without this, reads otherwise."""
-    lines, fenced, deeper = [], False, False
+    lines, fenced, missing, apart = [], False, 0, False
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
             if not fenced:
                 line = re.sub(r"^(\s*```\S*).*", r"\1", line)  # one word, the language
             fenced = not fenced
-        elif not fenced:
+        elif not fenced and line.strip():
             line = re.sub(r"^(\s*[-*] )\[ \] ", "\\1\u2610 ", line)
-            # A second paragraph of a list's item starts four columns in, not two.
-            if re.match(r" {2,3}\S", line) and lines and not lines[-1].strip():
-                deeper = True
-            elif not line.startswith("  "):
-                deeper = False
-            if deeper:
-                line = "    " + line.lstrip()
+            item = re.match(r"([-*]|\d+\.) +", line)
+            if item or not line.startswith("  "):
+                if item and apart:
+                    lines.append("")  # or it would belong to the paragraph above
+                # Further paragraphs of an item start below its text, where Python-Markdown wants four columns.
+                missing, apart = max(0, 4 - len(item.group())) if item else 0, False
+            elif missing and (apart or not lines[-1].strip()):
+                line, apart = " " * missing + line, True
         lines.append(line)
     return "\n".join(lines)

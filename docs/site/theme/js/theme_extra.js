@@ -6,3 +6,9 @@ document.querySelectorAll("div.rst-content table").forEach(function (table) {
   table.replaceWith(box);
   box.appendChild(table);
 });
+// The navigation is long: what is open is scrolled into it.
+(function () {
+  var open = Array.from(document.querySelectorAll(".wy-menu-vertical li.current > a.current")).pop();
+  var side = document.querySelector(".wy-side-scroll");
+  if (open && side) side.scrollTop += open.getBoundingClientRect().top - side.clientHeight / 3;
+})();

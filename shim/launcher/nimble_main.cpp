@@ -20,6 +20,7 @@
 #include "shim/launcher/environment.h"
 #include "shim/launcher/help.h"
 #include "shim/launcher/program.h"
+#include "shim/launcher/top.h"
 #include "shim/process/option_table.h"
 #include "shim/process/options.h"
 
@@ -202,6 +203,17 @@ int main(int argc, char** argv) {
   std::string schedule;
   check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
 
+  CLI::App* top =
+      app.add_subcommand("top", "Show what a program is doing that runs with --live FILE, a line each second");
+  top->formatter(std::make_shared<Help>("nimble top [options] FILE"));
+  top->footer("Ends when the program does. Exit status 2 if no program keeps the file.");
+  TopOptions shown;
+  top->add_option("file", shown.path, "the file")->type_name("FILE")->required();
+  top->add_option("--interval", shown.seconds, "how often to look [1]")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 3600.0));
+  top->add_flag("--once", shown.once, "print one line, and exit");
+
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::vector<std::string> program = take_program(arguments);
   try {
@@ -212,6 +224,7 @@ int main(int argc, char** argv) {
     return complain(std::string(error.what()) + "; see nimble --help", kUsage);
   }
   if (check->parsed()) return check_schedule(schedule);
+  if (top->parsed()) return show_live(shown);
   if (!run->parsed()) return complain("nothing to do; see nimble --help", kUsage);
   if (program.empty()) return complain("no program to run; see nimble run --help", kUsage);
 

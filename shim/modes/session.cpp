@@ -19,6 +19,7 @@
 #include "shim/driver/guard.h"
 #include "shim/driver/interception.h"
 #include "shim/driver/real_driver.h"
+#include "shim/live/live_file.h"
 #include "shim/modes/auto_sink.h"
 #include "shim/modes/check_sink.h"
 #include "shim/modes/region_sink.h"
@@ -39,6 +40,7 @@ namespace {
 constexpr std::uint64_t kRegionBytes = std::uint64_t{256} << 20;  // of the trace of one region, while it is compiled
 
 std::atomic<pid_t> g_owner{0};  // the process whose calls g_sink receives
+std::atomic<LiveFile*> g_live{nullptr};
 
 ReplayOptions replay_options(const Options& options) {
   ReplayOptions replay;
@@ -185,6 +187,7 @@ CallSink* make_sink(const Options& options) {
 void in_forked_child() {
   CallSink* const parents = started_sink();
   if (!parents) return;
+  g_live.store(nullptr, std::memory_order_release);
   g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
 }
 
@@ -210,6 +213,7 @@ void finish() {
   with_room([&] {
     if (!guard.outermost()) return receiver->finish_interrupted();
     receiver->finish();
+    if (LiveFile* const live = g_live.load(std::memory_order_acquire)) live->end(*receiver);
     tell_of_proofs();  // not in a handler that has interrupted us: it takes memory
   });
 }
@@ -261,14 +265,29 @@ Interception decide_interception() noexcept {
 
 namespace {
 
+// What the user is told from the begin.
+void begin_to_tell(CallSink& sink, const std::string& own_files, const std::string& live,
+                   const std::string& mode) noexcept try {
+  if (!own_files.empty()) log(LogLevel::warning, own_files);
+  if (live.empty()) return;
+  auto file = std::make_unique<LiveFile>();
+  file->open(live, mode);
+  LiveFile* const kept = file.release();  // its thread goes on to the end
+  g_live.store(kept, std::memory_order_release);
+  kept->keep(sink);
+} catch (...) {  // out of memory
+}
+
 // Concurrent threads each make one, and one of them stays.
 CallSink* make_session() noexcept {
   std::unique_ptr<CallSink> made;
-  std::string own_files;
+  std::string own_files, live, mode;
   if (intercepting()) {
     try {
       Options options = read_options();
       own_files = std::move(options.own_files);
+      live = options.live;
+      mode = name_of_mode(options);
       static std::once_flag once;
       std::call_once(once, [&] { keep_proofs(options); });
       made.reset(make_sink(options));
@@ -279,13 +298,9 @@ CallSink* make_session() noexcept {
   std::uintptr_t found = kUnstarted;
   if (!g_sink.compare_exchange_strong(found, reinterpret_cast<std::uintptr_t>(made.get()), std::memory_order_acq_rel))
     return reinterpret_cast<CallSink*>(found);
-  if (made && !own_files.empty()) {
-    try {
-      log(LogLevel::warning, own_files);
-    } catch (...) {
-    }
-  }
-  return made.release();
+  CallSink* const sink = made.release();
+  if (sink) begin_to_tell(*sink, own_files, live, mode);
+  return sink;
 }
 
 }  // namespace

@@ -166,16 +166,10 @@ void settle_mode(Options& options) {
   }
 }
 
-// The mode's name in the table.
-std::string_view mode_now(const Options& options) {
-  if (options.mode == Mode::off) return options.graphs ? "graphs" : "off";
-  return setting(option_row("mode"));
-}
-
 // Refuses what another option makes meaningless.
 void settle_trust(Options& options) {
   const OptionRow& rules = option_row("rules");
-  if (!options.rules.empty() && options.trust < Evidence::declared && counts_in(rules, mode_now(options)))
+  if (!options.rules.empty() && options.trust < Evidence::declared && counts_in(rules, name_of_mode(options)))
     add_line(options.complaint,
              fmt::format("{}: what only a rule says that a kernel reads and writes is not believed; {}={} believes it",
                          variable_of(rules), variable_of(option_row("trust")), name(Evidence::declared)));
@@ -184,7 +178,7 @@ void settle_trust(Options& options) {
 // The file names of the rows, for this process.
 class FileNames {
  public:
-  explicit FileNames(Options& options) : options_(options), mode_(mode_now(options)) {}
+  explicit FileNames(Options& options) : options_(options), mode_(name_of_mode(options)) {}
 
   std::string path(std::string_view option) {
     const OptionRow& row = option_row(option);
@@ -205,10 +199,15 @@ class FileNames {
   }
 
   Options& options_;
-  std::string_view mode_;
+  const std::string mode_;
 };
 
 }  // namespace
+
+std::string name_of_mode(const Options& options) {
+  if (options.mode == Mode::off) return options.graphs ? "graphs" : "off";
+  return std::string(setting(option_row("mode")));
+}
 
 Options read_options() {
   Options options;

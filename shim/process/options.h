@@ -35,5 +35,7 @@ struct Options {
 
 // Reads the environment. An unknown mode means off: an option that we do not understand must not change the program.
 Options read_options();
+// That of the table of options, for what is done: `graphs` where graphs are rewritten.
+std::string name_of_mode(const Options& options);
 
 }  // namespace nimble::shim

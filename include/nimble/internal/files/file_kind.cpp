@@ -78,6 +78,8 @@ bool has_mark(std::string_view begin, FileKind kind) {
       return starts(R"({"nimble_ledger":)");
     case FileKind::diff:
       return starts(R"({"nimble_diff":)");
+    case FileKind::live:
+      return starts(R"({"nimble_live":)");
     case FileKind::page:
       return packed.find("<title>Nimblereport</title>") != std::string::npos;
   }

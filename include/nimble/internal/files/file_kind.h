@@ -24,6 +24,7 @@ enum class FileKind : std::uint8_t {
   ledger,
   page,
   diff,
+  live,
 };
 
 // Whether a file with this beginning was written by Nimble. Other writers of JSON put spaces elsewhere.

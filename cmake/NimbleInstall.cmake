@@ -5,7 +5,10 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS nimble LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tool) # the launcher looks for it there
 install(TARGETS nimble_cli nimble-analyze nimble-replay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
-install(FILES ${CMAKE_BINARY_DIR}/share/man/man1/nimble.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
+install(FILES ${NIMBLE_MAN_PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
+install(FILES ${NIMBLE_BASH_COMPLETIONS} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tool)
+install(FILES ${NIMBLE_ZSH_COMPLETIONS} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tool)
+install(FILES ${NIMBLE_FISH_COMPLETIONS} DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tool)
 # The launcher looks for it there, and PYTHONPATH may name it; a wheel (scripts/wheel) is the other way.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/nimble DESTINATION ${CMAKE_INSTALL_DATADIR}/nimble/python COMPONENT tool
   FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN lib EXCLUDE PATTERN bin EXCLUDE PATTERN __pycache__ EXCLUDE)

@@ -165,9 +165,12 @@ int run(const Arguments& arguments) {
 
 // Returns the option --output.
 const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
-  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
-  CLI::Option* const output =
-      app.add_option("-o,--output", arguments.output, "Where to write the schedule")->capture_default_str();
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")
+      ->type_name("FILE")
+      ->required();
+  CLI::Option* const output = app.add_option("-o,--output", arguments.output, "Where to write the schedule")
+                                  ->type_name("FILE")
+                                  ->capture_default_str();
   app.add_flag("--force", arguments.force, "Replace files that were not written by Nimble");
   app.add_option("--policy", arguments.policy, "How ops are assigned to streams")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPolicyNames), std::end(kPolicyNames))))
@@ -196,8 +199,8 @@ const CLI::Option* add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--step", arguments.step,
                  "The step, by the seq of its first op and of its last, instead of searching for one")
       ->expected(2);
-  app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz");
-  app.add_option("--json", arguments.json, "Write the report as JSON");
+  app.add_option("--dot", arguments.dot, "Write the dependencies as a graph for Graphviz")->type_name("FILE");
+  app.add_option("--json", arguments.json, "Write the report as JSON")->type_name("FILE");
   app.add_flag("--accept-partial", arguments.accept_partial,
                "Write a schedule even if the recorder is known to have missed work");
   app.add_flag("--no-schedule", arguments.no_schedule, "Only report");
@@ -218,7 +221,7 @@ int analyze_command(int argc, char** argv) {
   app.set_version_flag("--version", std::string("nimble-analyze ") + kVersion);
   const CLI::Option* const output = add_options(app, arguments);
   int status = kExitOk;
-  if (!parse(app, argc, argv, status)) return status;
+  if (!parse(app, argc, argv, status, {.subcommands = described_subcommands(), .words = {}})) return status;
   arguments.output_is_named = output->count() > 0;
   return run(arguments);
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "analyzer/base/demangle.h"
 #include "analyzer/base/errors.h"
@@ -17,7 +18,9 @@
 namespace nimble::analyzer {
 
 void RulesArguments::add_to(CLI::App& app) {
-  app.add_option("--rules", files, "A file that says what kernels read and write; repeatable")->expected(1);
+  app.add_option("--rules", files, "A file that says what kernels read and write; repeatable")
+      ->type_name("FILE")
+      ->expected(1);
   app.add_flag("--no-shipped-rules", no_shipped, "Leave out the rules that come with nimble-analyze");
 }
 
@@ -57,7 +60,8 @@ std::function<bool(const std::string&)> KernelNames::filter() const {
   }
 }
 
-bool parse(CLI::App& app, int argc, char** argv, int& status) {
+bool parse(CLI::App& app, int argc, char** argv, int& status, CommandFacts facts) {
+  add_describe(app, std::move(facts));
   try {
     app.parse(argc, argv);
     return true;

@@ -13,6 +13,7 @@
 #include "analyzer/check/checker.h"
 #include "analyzer/options.h"
 #include "analyzer/rules/rules.h"
+#include "nimble/internal/command/describe_command.h"
 #include "nimble/internal/files/file_kind.h"
 
 namespace nimble::analyzer {
@@ -46,8 +47,9 @@ struct KernelNames {
   std::function<bool(const std::string& name)> filter() const;
 };
 
-// Reads the command line into what the options were bound to. False, with the exit status, if there is nothing to do.
-bool parse(CLI::App& app, int argc, char** argv, int& status);
+// Reads the command line into what the options were bound to, and answers --describe. False, with the exit status, if
+// there is nothing to do.
+bool parse(CLI::App& app, int argc, char** argv, int& status, CommandFacts facts = {});
 
 void print(const std::string& text);
 

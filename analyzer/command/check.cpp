@@ -57,8 +57,8 @@ int check_command(int argc, char** argv) {
   CheckArguments arguments;
   CLI::App app("Checks that a schedule orders every two ops of the step that touch the same memory.");
   app.name("nimble-analyze check");
-  app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->required();
-  app.add_option("schedule", arguments.schedule, "The schedule")->required();
+  app.add_option("trace", arguments.trace, "The trace that the schedule was made from")->type_name("FILE")->required();
+  app.add_option("schedule", arguments.schedule, "The schedule")->type_name("FILE")->required();
   arguments.rules.add_to(app);
   app.add_option("--trust", arguments.trust,
                  "The weakest evidence to trust; by default that which the schedule was made with")

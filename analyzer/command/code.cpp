@@ -138,13 +138,14 @@ int code_command(int argc, char** argv) {
   CLI::App app("Prints what the kernels in a file read and write through each of their parameters.");
   app.name("nimble-analyze code");
   app.add_option("file", arguments.file, "A library or an executable with kernels in it, a fatbin, a cubin, or PTX")
+      ->type_name("FILE")
       ->required();
   arguments.kernels.add_to(app);
   app.add_option("--arch", arguments.archs,
                  "Only code for this architecture: 90, sm_90a, compute_90; may be given again")
       ->expected(1);
   app.add_flag("--summary", arguments.summary, "Only count: what is proven by architecture, and what is not, by cause");
-  app.add_option("--json", arguments.json, "Write what was found as JSON");
+  app.add_option("--json", arguments.json, "Write what was found as JSON")->type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no such kernel.");
   int status = kExitOk;

@@ -41,13 +41,15 @@ int diff_command(int argc, char** argv) {
   DiffArguments arguments;
   CLI::App app("Prints what is different between the steps of two traces: figures, ops, and their order.");
   app.name("nimble-analyze diff");
-  app.add_option("first", arguments.first, "A trace, as recorded with NIMBLE_MODE=record")->required();
-  app.add_option("second", arguments.second, "Another one")->required();
+  app.add_option("first", arguments.first, "A trace, as recorded with NIMBLE_MODE=record")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("second", arguments.second, "Another one")->type_name("FILE")->required();
   app.add_option("--most", arguments.most, "The most ops and dependencies to print")
       ->check(CLI::Range(1u, 100000u))
       ->capture_default_str();
   arguments.evidence.add_to(app);
-  app.add_option("--json", arguments.json, "Write all differences as JSON");
+  app.add_option("--json", arguments.json, "Write all differences as JSON")->type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer(
       "Exit status: 0 done, whether or not there are differences, 1 failed, 2 bad input or usage, 3 no step found.");

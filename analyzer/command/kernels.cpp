@@ -42,11 +42,13 @@ int kernels_command(int argc, char** argv) {
   KernelsArguments arguments;
   CLI::App app("Prints what each kernel of a trace reads and writes, and how that is known.");
   app.name("nimble-analyze kernels");
-  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")
+      ->type_name("FILE")
+      ->required();
   arguments.kernels.add_to(app);
   app.add_flag("--unknown", arguments.unknown, "List only kernels whose memory is not known in some launch");
   arguments.evidence.add_to(app);
-  app.add_option("--json", arguments.json, "Write what was found as JSON");
+  app.add_option("--json", arguments.json, "Write what was found as JSON")->type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no such kernel.");
   int status = kExitOk;

@@ -48,8 +48,10 @@ int report_command(int argc, char** argv) {
   ReportArguments arguments;
   CLI::App app("Writes the report on a trace's step as an HTML page: timeline, dependencies, kernels, memory.");
   app.name("nimble-analyze report");
-  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
-  app.add_option("-o,--output", arguments.output, "Where to write the page")->capture_default_str();
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("-o,--output", arguments.output, "Where to write the page")->type_name("FILE")->capture_default_str();
   app.add_option("--from", arguments.from, "The first op to show, of a step that has too many for one page");
   arguments.evidence.add_to(app);
   app.add_flag("--quiet", arguments.quiet, "Print nothing if all is well");

@@ -50,4 +50,10 @@ std::string subcommands_text() {
   return text;
 }
 
+std::vector<CommandFacts::Subcommand> described_subcommands() {
+  std::vector<CommandFacts::Subcommand> described;
+  for (const Subcommand& row : kSubcommands) described.push_back({std::string(row.name), std::string(row.help)});
+  return described;
+}
+
 }  // namespace nimble::analyzer

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "nimble/internal/command/describe_command.h"
 
 namespace nimble::analyzer {
 
@@ -11,5 +14,8 @@ int run_command(int argc, char** argv);
 
 // The rows in words, for nimble-analyze --help.
 std::string subcommands_text();
+
+// The rows, for --describe.
+std::vector<CommandFacts::Subcommand> described_subcommands();
 
 }  // namespace nimble::analyzer

@@ -41,12 +41,14 @@ int why_slow_command(int argc, char** argv) {
   WhySlowArguments arguments;
   CLI::App app("Says for what the GPU is idle or narrow in the step of a trace, and what can be done about it.");
   app.name("nimble-analyze why-slow");
-  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")->required();
+  app.add_option("trace", arguments.trace, "The trace, as recorded with NIMBLE_MODE=record")
+      ->type_name("FILE")
+      ->required();
   app.add_option("--most", arguments.most, "The most entries to print")
       ->check(CLI::Range(1u, 100000u))
       ->capture_default_str();
   arguments.evidence.add_to(app);
-  app.add_option("--json", arguments.json, "Write all entries as JSON");
+  app.add_option("--json", arguments.json, "Write all entries as JSON")->type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.footer("Exit status: 0 done, 1 failed, 2 bad input or usage, or no times of the GPU, 3 no step found.");
   int status = kExitOk;

@@ -15,6 +15,7 @@
 #include "analyzer/output/schedule_writer.h"
 #include "analyzer/pipeline.h"
 #include "analyzer/rules/shipped_rules.h"
+#include "nimble/internal/command/describe_command.h"
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/own_file.h"
 #include "nimble/internal/files/written_file.h"
@@ -285,14 +286,18 @@ int main_of_replay(int argc, char** argv) {
       "schedules. Compares memory at its end with what was recorded, byte for byte, and times it.");
   app.name("nimble-replay");
   app.set_version_flag("--version", std::string("nimble-replay ") + kVersion);
-  app.add_option("bundle", arguments.folder, "The folder that NIMBLE_CAPTURE=bundle made")->required();
+  app.add_option("bundle", arguments.folder, "The folder that NIMBLE_CAPTURE=bundle made")
+      ->type_name("DIR")
+      ->required();
   app.add_option("--policy", arguments.policies,
                  "Also under the schedule of this policy; all: of each. Repeatable. The program's own order always "
                  "comes first")
       ->check(CLI::IsMember(policies))
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--schedule", arguments.schedules, "Also under this schedule; repeatable")->expected(1);
+  app.add_option("--schedule", arguments.schedules, "Also under this schedule; repeatable")
+      ->type_name("FILE")
+      ->expected(1);
   app.add_option("--repeat", arguments.repeat, "How many runs of each to time")
       ->check(CLI::Range(1u, 1000000u))
       ->capture_default_str();
@@ -304,6 +309,7 @@ int main_of_replay(int argc, char** argv) {
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   app.add_option("--rules", arguments.rules, "For policies: a file that tells what kernels read and write; repeatable")
+      ->type_name("FILE")
       ->expected(1);
   app.add_flag("--no-shipped-rules", arguments.no_shipped_rules,
                "For policies: leave out the rules that come with Nimble");
@@ -315,13 +321,15 @@ int main_of_replay(int argc, char** argv) {
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option("--json", arguments.json,
-                 "Write the results as JSON to this file; -: to standard output, instead of the table");
+                 "Write the results as JSON to this file; -: to standard output, instead of the table")
+      ->type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace a file that was not written by Nimble");
   app.add_flag("--quiet", arguments.quiet, "Print no table");
   app.footer(
       "Exit status: 0 all as recorded, 1 memory differs or the driver failed, 2 bad input or usage, 3 the step cannot "
       "be\n"
       "run here, 4 no schedule can serve it.");
+  add_describe(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

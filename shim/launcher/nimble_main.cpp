@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/internal/command/describe_command.h"
 #include "nimble/internal/version.h"
 #include "shim/launcher/check_schedule.h"
 #include "shim/launcher/environment.h"
@@ -190,9 +191,12 @@ int main(int argc, char** argv) {
       "Each option sets the environment variable of its name, NIMBLE_...; without it, the variable stands as it is.\n"
       "The exit status is the program's; 127 if it is not found, 126 if it cannot be run.");
   std::map<std::string, CLI::Option*> given;
+  CommandFacts facts;
   for (const shim::OptionRow& row : shim::option_rows()) {
     const std::string help = described(row, row.name == "mode" ? "record" : row.fallback);
-    given[variable_of(row)] = run->add_option(flag(row), help)->type_name(placeholder(row));
+    CLI::Option* const option = run->add_option(flag(row), help)->type_name(placeholder(row));
+    given[variable_of(row)] = option;
+    for (const shim::OptionWord& word : row.words) facts.words[option].emplace_back(word.word);
   }
   std::string library;
   run->add_option("--library", library, "the libnimble.so to preload [the one beside this program]")->type_name("FILE");
@@ -202,6 +206,7 @@ int main(int argc, char** argv) {
   check->footer("Exit status 0 if the schedule can be replayed, 2 if it is broken.");
   std::string schedule;
   check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
+  for (CLI::App* each : {&app, run, check}) add_describe(*each, facts);
 
   CLI::App* top =
       app.add_subcommand("top", "Show what a program is doing that runs with --live FILE, a line each second");

@@ -103,7 +103,7 @@ class Script(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = folder.name
-        for part in ("scripts/options", "CMakeLists.txt", TABLE, PAGE, MODULE):
+        for part in ("scripts/options", "python/nimble/version.py", TABLE, PAGE, MODULE):
             os.makedirs(os.path.join(self.root, os.path.dirname(part)), exist_ok=True)
             shutil.copy(os.path.join(SOURCE, part), os.path.join(self.root, part))
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """scripts/release: what it makes, that it makes the same twice, and that it can be used where it is unpacked. Run by ctest."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -62,8 +63,21 @@ class Release(unittest.TestCase):
             said = run(prefix / "bin/nimble", "--version").stdout
             self.assertIn(f"{prefix}/lib/libnimble.so", said)
             self.assertIn("nimble-analyze ", run(prefix / "bin/nimble-analyze", "--version").stdout)
-            self.assertTrue((prefix / "share/man/man1/nimble.1").is_file())
+            for name in ("nimble", "nimble-analyze", "nimble-replay"):
+                self.assertTrue((prefix / "share/bash-completion/completions" / name).is_file())
+                self.assertTrue((prefix / f"share/fish/vendor_completions.d/{name}.fish").is_file())
             self.assertTrue((prefix / "share/nimble/python/nimble/__init__.py").is_file())
+
+    def test_debian_gets_man_pages_and_zsh_what_it_looks_for(self):
+        share, pages = self.path / "root/usr/share", BUILD / "share/man/man1"
+        for name in ("nimble", "nimble-analyze", "nimble-replay"):
+            self.assertEqual(gzip.decompress((share / f"man/man1/{name}.1.gz").read_bytes()), (pages / f"{name}.1").read_bytes())
+            self.assertFalse((share / f"man/man1/{name}.1").exists())
+            self.assertTrue((share / f"zsh/vendor-completions/_{name}").is_file())
+        self.assertFalse((share / "zsh/site-functions").exists())
+        with tarfile.open(next(self.out.glob("*.tar.gz"))) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        self.assertLessEqual({"share/man/man1/nimble-replay.1", "share/zsh/site-functions/_nimble-replay"}, names)
 
     def test_the_c_api_is_found_by_pkg_config_and_by_cmake(self):
         prefix = self.path / "root/usr"

@@ -176,6 +176,26 @@ std::optional<std::string> complete_variables() {
   return std::nullopt;
 }
 
+CLI::App* add_check(CLI::App& app, std::string& schedule) {
+  CLI::App* const check = app.add_subcommand("check", "Read a schedule as replay would, and say what is wrong with it");
+  check->formatter(std::make_shared<Help>("nimble check schedule.json"));
+  check->footer("Exit status 0 if the schedule can be replayed, 2 if it is broken.");
+  check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
+  return check;
+}
+
+CLI::App* add_top(CLI::App& app, TopOptions& shown) {
+  CLI::App* const top =
+      app.add_subcommand("top", "Show what a program is doing that runs with --live FILE, a line each second");
+  top->formatter(std::make_shared<Help>("nimble top [options] FILE"));
+  top->footer("Ends when the program does. Exit status 2 if no program keeps the file.");
+  top->add_option("file", shown.path, "the file")->type_name("FILE")->required();
+  CLI::Option* const interval = top->add_option("--interval", shown.seconds, "how often to look [1]");
+  interval->type_name("SECONDS")->check(CLI::Range(0.1, 3600.0));
+  top->add_flag("--once", shown.once, "print one line, and exit");
+  return top;
+}
+
 int main(int argc, char** argv) {
   CLI::App app(
       "Nimble makes GPU programs faster without touching them: it records what a program submits, works out\n"
@@ -201,23 +221,11 @@ int main(int argc, char** argv) {
   std::string library;
   run->add_option("--library", library, "the libnimble.so to preload [the one beside this program]")->type_name("FILE");
 
-  CLI::App* check = app.add_subcommand("check", "Read a schedule as replay would, and say what is wrong with it");
-  check->formatter(std::make_shared<Help>("nimble check schedule.json"));
-  check->footer("Exit status 0 if the schedule can be replayed, 2 if it is broken.");
   std::string schedule;
-  check->add_option("schedule", schedule, "the file")->type_name("FILE")->required();
-  for (CLI::App* each : {&app, run, check}) add_describe(*each, facts);
-
-  CLI::App* top =
-      app.add_subcommand("top", "Show what a program is doing that runs with --live FILE, a line each second");
-  top->formatter(std::make_shared<Help>("nimble top [options] FILE"));
-  top->footer("Ends when the program does. Exit status 2 if no program keeps the file.");
+  CLI::App* const check = add_check(app, schedule);
   TopOptions shown;
-  top->add_option("file", shown.path, "the file")->type_name("FILE")->required();
-  top->add_option("--interval", shown.seconds, "how often to look [1]")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0));
-  top->add_flag("--once", shown.once, "print one line, and exit");
+  CLI::App* const top = add_top(app, shown);
+  for (CLI::App* each : {&app, run, check, top}) add_describe(*each, facts);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::vector<std::string> program = take_program(arguments);

@@ -13,7 +13,7 @@ import unittest
 
 BUILD = os.path.abspath(sys.argv[1])
 SHARE = os.path.join(BUILD, "share")
-PROGRAMS = {"nimble": ("run", "check"), "nimble-analyze": ("check", "code", "diff", "kernels", "report", "why-slow"), "nimble-replay": ()}
+PROGRAMS = {"nimble": ("run", "check", "top"), "nimble-analyze": ("check", "code", "diff", "kernels", "report", "why-slow"), "nimble-replay": ()}
 COMMANDS = [(program, name) for program, names in PROGRAMS.items() for name in ("", *names)]
 MAN = {program: os.path.join(SHARE, "man", "man1", f"{program}.1") for program in PROGRAMS}
 BASH = {program: os.path.join(SHARE, "bash-completion", "completions", program) for program in PROGRAMS}

@@ -1,4 +1,4 @@
-"""The code of the pages: the tutorial for any program runs on the simulated driver, and says what it prints; C compiles; the rest is
+"""The code of the pages: the tutorials that need no PyTorch run on the simulated driver, and say what it prints; C compiles; the rest is
 read. The tutorial for PyTorch runs in python/tests/package/test_tutorial.py.
 
 Usage: examples_test.py SOURCE_FOLDER BUILD_FOLDER C_COMPILER
@@ -79,7 +79,7 @@ class Reading(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
-class AnyProgram(unittest.TestCase):
+class WithoutPyTorch(unittest.TestCase):
     """In a folder that looks like the repository, so that what is written does not lie in the build."""
 
     def setUp(self):
@@ -92,12 +92,21 @@ class AnyProgram(unittest.TestCase):
             os.symlink(BUILD / name, build / name)
         os.symlink(ROOT / "examples", self.root / "examples")
 
-    def test_commands_run_and_print_what_the_page_says(self):
-        found = pages.blocks((ROOT / "docs/tutorial/any-program.md").read_text(encoding="utf-8"))
+    def test_any_program(self):
+        self.assertGreater(self.lines_as_printed("any-program.md", self.root), 6)
+
+    def test_ten_minutes(self):
+        """What it installs is indented there, and comes from the build here."""
+        self.assertGreater(self.lines_as_printed("ten-minutes.md", self.root / "build" / "default"), 15)
+
+    def lines_as_printed(self, page, folder):
+        """Runs the page's commands in a folder. The number of lines of output that the page shows, all of which were printed."""
+        found = pages.blocks((ROOT / "docs/tutorial" / page).read_text(encoding="utf-8"))
         commands = [block for block in found if block.language == "sh"]
         script = "set -e\n" + "".join(f"{block.text}\necho '{END}'\n" for block in commands)
         variables = {k: v for k, v in os.environ.items() if not k.startswith(("NIMBLE_", "SIMCUDA_", "LD_"))}
-        done = subprocess.run(["bash"], input=script, env=variables, cwd=self.root, text=True, stdout=subprocess.PIPE,
+        variables["PATH"] = f"{BUILD / 'bin'}:{variables['PATH']}"
+        done = subprocess.run(["bash"], input=script, env=variables, cwd=folder, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout)
         said = done.stdout.split(END)
@@ -110,7 +119,7 @@ class AnyProgram(unittest.TestCase):
                     self.assertIsNotNone(at, f"line {following.line}: {line}\n{said[commands.index(block)]}")
                     lines = lines[at + 1:]
                     expected += 1
-        self.assertGreater(expected, 6)
+        return expected
 
 
 if __name__ == "__main__":

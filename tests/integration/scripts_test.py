@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv[1]
-SCRIPTS = [*(f"scripts/{name}" for name in ("setup", "test", "demo", "bench", "gpu_suite", "soak", "eager", "pytorch", "wheel",
+SCRIPTS = [*(f"scripts/{name}" for name in ("setup", "test", "demo", "bench", "gpu_suite", "soak", "eager", "pytorch", "wheel", "ten_minutes",
                                             "torch_releases", "site")), ".ci/run"]
 
 
@@ -39,7 +39,8 @@ class Scripts(unittest.TestCase):
                 self.assertIn("--help", result.stderr)
 
     def test_options_need_their_values(self):
-        for name, option in (("test", "--preset"), ("test", "-R"), ("demo", "--results"), ("bench", "--results"), ("soak", "--seed"), ("site", "--output")):
+        for name, option in (("test", "--preset"), ("test", "-R"), ("demo", "--results"), ("bench", "--results"), ("soak", "--seed"),
+                             ("ten_minutes", "--wheel"), ("site", "--output")):
             with self.subTest(f"{name} {option}"):
                 result = script(f"scripts/{name}", option)
                 self.assertNotEqual(result.returncode, 0)

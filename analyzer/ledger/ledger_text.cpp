@@ -62,7 +62,8 @@ void prediction(const StepAnalysis& analysis, const Ledger& ledger, std::string&
   const auto line = [&](double us, const char* what) {
     out += row(us_text(us), times_as_fast(ledger.step_us, us), "", what);
   };
-  out += "\nPredicted, not measured:\n" + row("a step", "faster", "", "");
+  out += "\nPredicted, not measured; faster than the step as recorded, which recording slows:\n" +
+         row("a step", "faster", "", "");
   line(gains->graph_us, "as one CUDA graph in the program's order: no time is lost for want of the host");
   if (gains->streams_us) line(*gains->streams_us, "as a graph with several streams, by a model of the device");
   if (gains->replay_us)

@@ -39,7 +39,7 @@ OPTIONS: Dict[str, Option] = {
     "LOG": Option("info", ("any",), words=("off", "error", "warn", "info")),
     "LOG_FILE": Option("", ("any",)),
     "STATS": Option("", ("replay", "auto", "check")),
-    "LIVE": Option("", ("record", "replay", "auto", "regions", "graphs", "check")),
+    "LIVE": Option("", ("record", "replay", "auto", "regions", "graphs")),
     "AUDIT": Option("0", ("replay", "auto")),
     "HOLD_US": Option("1000", ("replay", "auto")),
     "RULES": Option("", ("auto", "regions", "check", "graphs"), separator=":"),

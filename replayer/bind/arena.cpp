@@ -168,7 +168,7 @@ Answer Arena::answer_question(Call& call) {
 
 Answer Arena::refuse(const Call& call) const {
   const bool asks = call.asked.question == Question::handle;
-  if (!(asks || ends_registration(call)) || !holds(call.memory.address) ||
+  if (!context_ || !(asks || ends_registration(call)) || !holds(call.memory.address) ||
       plan_.holds(call.memory.address - base_) != kNone)
     return std::nullopt;
   return asks ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -48,9 +48,10 @@ Answer StepPlayer::play(Call& call) {
       return std::nullopt;
     case CallKind::free:
       if (call.host == HostEffect::observe) submitter_.flush_early();
+      if (const Answer refused = refuse(call)) return refused;
       return run_.release(call, call.memory.size);
     case CallKind::hidden:
-      if (const Answer refused = arena_.refuse(call)) return refused;
+      if (const Answer refused = refuse(call)) return refused;
       submitter_.flush_early();  // the driver's answer will tell whether it ends
       return std::nullopt;
     case CallKind::context_end:
@@ -193,11 +194,16 @@ void StepPlayer::answered(const Call& call, CUresult result) {
   run_.answered(call, result);
 }
 
+// Where the context has failed, the driver says so.
+Answer StepPlayer::refuse(const Call& call) const {
+  return errors_.failed() == CUDA_SUCCESS ? arena_.refuse(call) : std::nullopt;
+}
+
 Answer StepPlayer::before_aside(Call& call) {
   if (call.asked.question == Question::pool) return arena_.answer_pool(call);
-  if (const Answer refused = arena_.refuse(call)) return refused;
   const bool frees = releases_allocation(call);
-  if (!arena_.holds(call.memory.address) || !(frees || call.asked.question == Question::memory)) return std::nullopt;
+  if (!arena_.holds(call.memory.address)) return std::nullopt;
+  if (!frees && call.asked.question != Question::memory) return refuse(call);
   if (errors_.failed() != CUDA_SUCCESS) return errors_.failed();
   return frees ? arena_.release(call, bound()) : arena_.answer_question(call);
 }

@@ -121,6 +121,7 @@ class StepPlayer {
   std::uint64_t holding() const { return submitter_.held().holding(); }
 
  private:
+  Answer refuse(const Call& call) const;
   Answer play(Call& call);
   Answer on_question(Call& call);
   void on_end(const Call& call);

@@ -210,7 +210,7 @@ Answer StepRun::let_pass(std::uint32_t index, Call& call, bool last) {
 
 Answer StepRun::release(const Call& call, std::uint64_t size) {
   if (arena_.holds(call.memory.address))
-    return releases_allocation(call) ? arena_.release(call, binding_.bound()) : arena_.refuse(call);
+    return releases_allocation(call) ? arena_.release(call, binding_.bound()) : Answer();
   memory_.release(call.memory.address, size);
   return std::nullopt;
 }

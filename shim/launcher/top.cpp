@@ -18,6 +18,8 @@
 namespace nimble::launcher {
 namespace {
 
+constexpr long kLongSilence = 5;  // seconds in which a program that keeps its file would have written
+
 struct Look {
   pid_t pid = 0;
   std::string mode, phase, reason;
@@ -90,8 +92,10 @@ std::string line_of(const Look& now, const Look& before) {
 
 int show_live(const TopOptions& options) {
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  using Clock = std::chrono::steady_clock;
   Look before;
   bool any = false;
+  Clock::time_point heard = Clock::now();
   for (;;) {
     const std::optional<Look> now = try_to_look_at(options.path);
     if (!now) {
@@ -101,9 +105,13 @@ int show_live(const TopOptions& options) {
       return 2;
     }
     const bool is_over = now->ended || !is_running(now->pid);
-    if (!any || now->seconds > before.seconds || is_over) {
-      std::cout << (is_terminal && any ? "\r\033[K" : "") << line_of(*now, any && !is_over ? before : Look())
+    const bool is_news = !any || now->seconds > before.seconds;
+    if (is_news) heard = Clock::now();
+    const auto silence = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - heard).count();
+    if (is_news || is_over || silence >= kLongSilence) {
+      std::cout << (is_terminal && any ? "\r\033[K" : "") << line_of(*now, is_news && any && !is_over ? before : Look())
                 << (is_over ? now->ended ? "  ended" : "  gone" : "");
+      if (!is_news && !is_over) std::cout << "  no news for " << silence << " s";
       if (!is_terminal || is_over || options.once) std::cout << "\n";
       std::cout.flush();
       before = *now;

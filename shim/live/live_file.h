@@ -28,9 +28,15 @@ class LiveFile {
   void keep(CallSink& sink) noexcept;
   // The last word, as the process ends.
   void end(CallSink& sink) noexcept;
+  // The same where a signal may have interrupted anything: what was written last has ended. Takes no memory, and waits
+  // for nothing.
+  void end_interrupted() noexcept;
+  // In a forked child: closes its copy of the file, which keeps it locked.
+  void let_go() noexcept { file_.close(); }
 
  private:
-  void write(CallSink& sink, bool is_last);
+  bool write(const SinkReport& report, bool is_last);
+  bool put(const void* data, std::size_t bytes, std::size_t at) noexcept;
 
   std::string mode_, program_;
   std::chrono::steady_clock::time_point begun_;

@@ -216,12 +216,14 @@ ProgramRegion* RegionSink::begin() {
   record(CallHistory::unrecorded());
   region->recorder_->mark(true, nullptr, thread);
   t_region = region.get();
+  recorded_.fetch_add(1, std::memory_order_relaxed);
   return region.release();
 }
 
 bool RegionSink::end(ProgramRegion& region) {
   if (t_region != &region) return false;
   t_region = nullptr;
+  recorded_.fetch_sub(1, std::memory_order_relaxed);
   region.open_ = false;
   region.recorder_->mark(false, nullptr, thread_index());
   region.recorder_->finish();
@@ -283,6 +285,7 @@ bool RegionSink::compile(ProgramRegion& region) {
 bool RegionSink::destroy(ProgramRegion* region) {
   if (t_region == region) {
     t_region = nullptr;
+    recorded_.fetch_sub(1, std::memory_order_relaxed);
   } else if (region->open_) {
     return false;
   }
@@ -310,7 +313,7 @@ void RegionSink::mark(bool begins, const char* /*name*/, std::uint32_t /*thread*
 
 SinkReport RegionSink::report() {
   SinkReport report;
-  report.phase = t_region ? SinkPhase::recording : SinkPhase::idle;
+  report.phase = recorded_.load(std::memory_order_relaxed) > 0 ? SinkPhase::recording : SinkPhase::idle;
   report.counters.steps_marked = steps_marked_.load(std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   std::uint64_t launches = launches_.load(std::memory_order_relaxed);

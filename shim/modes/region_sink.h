@@ -80,6 +80,7 @@ class RegionSink final : public CallSink {
   std::atomic<bool> loaded_{false};
   std::atomic<bool> captures_{false};  // some stream may capture
   std::atomic<std::uint64_t> steps_marked_{0};
+  std::atomic<int> recorded_{0};            // regions that some thread is recording
   std::atomic<std::uint64_t> launches_{0};  // but for those that regions which still exist count themselves
 };
 

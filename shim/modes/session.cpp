@@ -23,6 +23,7 @@
 #include "shim/modes/auto_sink.h"
 #include "shim/modes/check_sink.h"
 #include "shim/modes/region_sink.h"
+#include "shim/process/in_handler.h"
 #include "shim/process/log.h"
 #include "shim/process/options.h"
 #include "shim/process/roomy_stack.h"
@@ -187,7 +188,7 @@ CallSink* make_sink(const Options& options) {
 void in_forked_child() {
   CallSink* const parents = started_sink();
   if (!parents) return;
-  g_live.store(nullptr, std::memory_order_release);
+  if (LiveFile* const live = g_live.exchange(nullptr, std::memory_order_acq_rel)) live->let_go();
   g_sink.store(parents->forked() ? kUnstarted : 0, std::memory_order_release);
 }
 
@@ -206,17 +207,24 @@ void tell_of_proofs() noexcept try {
 
 // Every way out of main leads here, and so does _exit. Idempotent. Children made by vfork or by the program's own
 // system calls run none of the handlers above, and some share our memory: we recognise them by their process id.
-void finish() {
+void finish_unless(bool interrupted) {
   CallSink* const receiver = started_sink();
   if (!receiver || g_owner.load(std::memory_order_acquire) != getpid()) return;
   Guard guard;
+  LiveFile* const live = g_live.load(std::memory_order_acquire);
   with_room([&] {
-    if (!guard.outermost()) return receiver->finish_interrupted();
+    if (!guard.outermost() || interrupted) {
+      receiver->finish_interrupted();
+      if (live) live->end_interrupted();
+      return;
+    }
     receiver->finish();
-    if (LiveFile* const live = g_live.load(std::memory_order_acquire)) live->end(*receiver);
+    if (live) live->end(*receiver);
     tell_of_proofs();  // not in a handler that has interrupted us: it takes memory
   });
 }
+
+void finish() { finish_unless(false); }
 
 // Registers the handlers, once.
 void register_handlers() {
@@ -314,5 +322,5 @@ CallSink* start_session() noexcept {
 // Runs before libc's _exit: there is no later moment at which to close the trace.
 extern "C" __attribute__((visibility("hidden"))) void nimble_before_exit() {
   nimble::shim::find_next_hooks();
-  nimble::shim::finish();
+  nimble::shim::finish_unless(nimble::shim::may_be_in_handler());
 }

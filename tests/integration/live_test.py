@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
@@ -93,6 +94,31 @@ class Live(FilesTest):
         self.go_on(process)
         said = self.record("steps", 5, trace="other.json", NIMBLE_LIVE="live.%p.json")
         self.assertEqual(len([name for name in self.names() if re.fullmatch(r"live\.[0-9]+\.json", name)]), 1)
+
+    def test_a_child_that_stays_does_not_keep_it(self):
+        env = harness.BUILD.environment("record", NIMBLE_LIVE="live.json", NIMBLE_TRACE="trace.json")
+        with subprocess.Popen([harness.BUILD.program("handler_exit"), "fork"], env=env, cwd=self.folder, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as parent:
+            child = int(parent.stdout.readline())
+            self.assertEqual(parent.wait(), 0)
+            held = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{child}/fd")]
+            self.assertNotIn(self.path("live.json"), held)
+            self.assertNotIn("is being written", self.record("steps", 5, NIMBLE_LIVE="live.json"))
+            self.assertTrue(self.kept()["ended"])
+            parent.communicate("\n")
+
+    def test_it_takes_no_descriptor_where_there_are_few(self):
+        env = harness.BUILD.environment("regions", NIMBLE_LIVE="live.json")
+        done = subprocess.run([harness.BUILD.program("own_files"), "steps", "5"], env=env, cwd=self.folder, capture_output=True, text=True,
+                              check=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+        self.assertFalse(os.path.exists(self.path("live.json")))
+        self.assertIn("RLIMIT_NOFILE", done.stderr)
+
+    def test_long_and_strange_names_fit(self):
+        env = harness.BUILD.environment("regions", NIMBLE_LIVE="live.json")
+        subprocess.run(["\x01" * 3000, "steps", "5"], executable=harness.BUILD.program("own_files"), env=env, cwd=self.folder,
+                       capture_output=True, check=True)
+        self.assertTrue(self.kept()["ended"])
 
     def test_half_a_text_is_none(self):
         self.record("steps", 5, NIMBLE_LIVE="live.json")

@@ -200,6 +200,18 @@ class Signals(SignalTest):
                 if self.left():
                     self.calls(whole=False)
 
+    def test_a_handler_that_interrupts_malloc_and_calls_exit(self):
+        # Who waits there for memory waits for ever.
+        modes = {mode: {} for mode in ("off", "record", "auto", "regions", "check")}
+        modes["graphs"] = {"NIMBLE_GRAPHS": "rewrite", "NIMBLE_TRACE": self.path("graphs.json")}
+        modes["live"] = {"NIMBLE_LIVE": self.path("live.json")}
+        for mode, settings in modes.items():
+            name = {"graphs": "off", "live": "regions"}.get(mode, mode)
+            for seed in harness.BUILD.seeds(6):
+                with self.subTest(mode, seed=seed):
+                    self.run_program(["handler_exit", "malloc"], mode=name, timeout=60, NIMBLE_LOG="info",
+                                     NIMBLE_LOG_FILE=self.path("log"), **{"NIMBLE_TRACE": self.path("trace.json"), **settings})
+
     def test_a_handler_that_calls_exit(self):
         # It may interrupt us anywhere. If that is in the middle of an entry in the queue, the queue stays locked, and
         # the last 50 ms of the trace are lost; but it never hangs.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "nimble/internal/counters.h"
@@ -113,7 +114,7 @@ struct Call {
   // the parts are not constexpr for the same reason.
   [[gnu::always_inline]] Call() noexcept {
     clear();
-    // What does not begin with zeros.
+    // All members that do not begin as zeros: clear() has overwritten their initialisers.
     symbol = "";
     kind = CallKind::opaque;
     host = HostEffect::neutral;
@@ -226,6 +227,7 @@ struct Call {
 };
 
 inline void Call::clear() {
+  static_assert(std::is_trivially_copyable_v<Call>);
   using Pair [[gnu::vector_size(16)]] = std::uint64_t;  // in a register; a Call is aligned to half of it
   const Pair zeros = {};
   auto* const bytes = reinterpret_cast<unsigned char*>(this);

@@ -45,7 +45,7 @@ void TraceOutput::line(std::string_view event) {
   text_ += ",\n";
 }
 
-// The header's lines are written with the first others, but its place in the file is known only then.
+// Compressed, the header is a frame of its own.
 void TraceOutput::begins_here() {
   if (store_) return;
   if (packer_ && file_.is_open() && !write_lines()) text_.clear();
@@ -78,9 +78,19 @@ bool TraceOutput::write_lines() {
     return true;
   }
   why_full_ = std::strerror(error);
+  if (packer_ && has_header() && !file_.is_direct()) put_what_fits(text_);
   text_.clear();
   if (!cut_back(0) && !file_.is_direct()) file_.cut(size_);
   return false;
+}
+
+// Of lines that could not be written as one frame, the first ones.
+void TraceOutput::put_what_fits(std::string_view lines) {
+  constexpr std::size_t kLeast = std::size_t{1} << 12;
+  while (lines.size() > kLeast) {
+    lines = lines.substr(0, lines.rfind('\n', lines.size() / 2) + 1);
+    if (lines.empty() || file_.cut(size_) != 0 || put(lines) == 0) return;
+  }
 }
 
 // Adds lines to the file.
@@ -90,16 +100,17 @@ int TraceOutput::put(std::string_view text) {
     if (error == 0) size_ += text.size();
     return error;
   }
-  if (size_ == 0) {
-    const std::string mark = packed_trace_mark();
-    if (const int error = file_.write(mark.data(), mark.size())) return error;
-    size_ = mark.size();
+  std::string_view bytes = packer_->pack(text);
+  if (bytes.empty()) return ENOMEM;
+  std::string first;
+  if (size_ == 0) bytes = first = packed_trace_mark().append(bytes);
+  frames_.push_back(size_);  // which may throw, so before anything is written
+  if (const int error = file_.write(bytes.data(), bytes.size())) {
+    frames_.pop_back();
+    return error;
   }
-  const std::string_view frame = packer_->pack(text);
-  if (frame.empty()) return ENOMEM;
-  if (const int error = file_.write(frame.data(), frame.size())) return error;
-  if (has_header()) frames_.push_back(size_);
-  size_ += frame.size();
+  if (!has_header()) frames_.clear();  // the header's stays
+  size_ += bytes.size();
   return 0;
 }
 
@@ -148,13 +159,14 @@ bool TraceOutput::cut_back(std::uint64_t room) {
 
 // The same of whole frames.
 bool TraceOutput::cut_frames(std::uint64_t room) {
-  if (file_.is_direct() || !has_header()) return false;
-  const std::uint64_t least = size_ < header_size_ + room ? 0 : size_ - room;
-  while (!frames_.empty() && size_ > least) {
-    size_ = frames_.back();
-    frames_.pop_back();
-  }
-  return size_ <= least && file_.cut(size_) == 0;
+  if (file_.is_direct() || !has_header() || size_ < header_size_ + room) return false;
+  std::size_t kept = frames_.size();
+  std::uint64_t size = size_;
+  while (kept > 0 && size > size_ - room) size = frames_[--kept];
+  if (size > size_ - room || file_.cut(size) != 0) return false;
+  frames_.resize(kept);
+  size_ = size;
+  return true;
 }
 
 bool TraceOutput::has_begun(const std::string& why) {

@@ -84,6 +84,7 @@ class TraceOutput {
   void written();
   bool write_lines();
   int put(std::string_view text);
+  void put_what_fits(std::string_view lines);
   int put_end();
   bool holds_end() const;
   bool cut_back(std::uint64_t room);

@@ -10,6 +10,7 @@
 #include "nimble/internal/trace.h"
 #include "nimble/internal/version.h"
 #include "shim/driver/real_driver.h"
+#include "shim/process/command_line.h"
 #include "shim/process/log.h"
 #include "shim/record/trace/trace_call.h"
 #include "shim/record/trace/trace_text.h"
@@ -21,16 +22,6 @@ namespace {
 
 constexpr const char* kGetVersion = "cuDriverGetVersion";
 constexpr const char* kGetName = "cuDeviceGetName";
-
-constexpr std::size_t kMostCommandLine = std::size_t{64} << 20;
-
-std::string command_line() {
-  std::string text;
-  read_quiet("/proc/self/cmdline", kMostCommandLine, text);
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  return text;
-}
 
 constexpr std::string_view kTimeSources[] = {"none", "cupti", "events", "cupti, then events"};  // as in TimeSource
 

@@ -10,9 +10,18 @@ namespace nimble::shim {
 
 using Capturing = CapturesUnderWay::Capturing;
 
-// Of a graph's memory the driver gives no handle for 64 KiB, and one for 3 MiB (H200, driver 580.159): the least is
-// taken to be what memory is mapped in.
-constexpr std::uint64_t kLeastRangeOfGraph = std::uint64_t{2} << 20;
+namespace {
+
+// Whether the allocation reaches over the range that a handle is asked for, rounded up to what memory is mapped in, and
+// that is not less: of a graph's memory the driver gives no handle for 64 KiB, and one for 3 MiB (H200, driver
+// 580.159).
+bool covers(const CapturePool::Found& allocation, const Call& call) {
+  constexpr std::uint64_t kMapping = std::uint64_t{2} << 20;
+  const std::uint64_t left = allocation.address + allocation.size - call.memory.address;
+  return call.memory.size >= kMapping && call.memory.size <= (left + kMapping - 1) / kMapping * kMapping;
+}
+
+}  // namespace
 
 // ---- allocations ----
 
@@ -191,8 +200,7 @@ Answer CaptureAllocator::answer(Call& call) {
 Answer CaptureAllocator::answer_about_memory(Call& call) {
   const std::optional<CapturePool::Found> found = uses_.pool.find(call.memory.address);
   if (!found || !uses_.functions.load()) return std::nullopt;
-  if (call.asked.question == Question::handle && found->there && call.memory.size >= kLeastRangeOfGraph)
-    return std::nullopt;
+  if (call.asked.question == Question::handle && found->there && covers(*found, call)) return std::nullopt;
   if (call.asked.question != Question::memory) return CUDA_ERROR_INVALID_VALUE;
   if (!found->there) return CUDA_ERROR_NOT_FOUND;
   call.memory.address = found->address;

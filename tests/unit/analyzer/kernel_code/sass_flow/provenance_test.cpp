@@ -131,6 +131,18 @@ TEST_P(Choosing, AnAddressThatIsNotUsedRaisesNoDoubt) {
             << doubt.why << " " << batched << plain;
 }
 
+// Where the number is used it does.
+TEST_P(Choosing, AnAddressThatIsUsedRaisesADoubtInItsLaunches) {
+  if (std::string(NIMBLE_TEST_CUBINS).empty()) GTEST_SKIP() << "there is no nvcc";
+  const std::string bytes =
+      test::read_file(std::string(NIMBLE_TEST_CUBINS) + "/choosing_kernels_" + std::to_string(GetParam()) + ".cubin");
+  const PtxProof proof = prove_kernel(Elf(bytes), "by_number");
+  ASSERT_EQ(proof.extents.doubts.size(), 1u);
+  for (const std::int64_t is_tagged : {0, 1})
+    EXPECT_EQ(Launched(proof.extents.expressions, {{24, is_tagged}}).may_be(proof.extents.doubts[0].happens),
+              is_tagged == 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Architectures, Choosing, testing::Values(75, 80, 90, 100, 120),
                          [](const auto& with) { return "sm_" + std::to_string(with.param); });
 

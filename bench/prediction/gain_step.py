@@ -1,7 +1,7 @@
 """gain_step.py MODEL eager|graphs: the inference step that bench/prediction/gains.py records, and measures as graphs.
 
 eager runs it 13 times. graphs prepares it with Nimble and prints JSON: microseconds of its graph in the program's order, and of the
-chosen one, and of calls back to back. Weights are random; batch 1. Needs a GPU, PyTorch, timm and transformers."""
+chosen one, and of calls back to back, served and eager. Weights are random; batch 1. Needs a GPU, PyTorch, timm and transformers."""
 
 import json
 import sys
@@ -70,6 +70,7 @@ def main():
         torch.cuda.synchronize()
         if way == "eager":
             return
+        eager_us = back_to_back_us(module, arguments)
         import nimble
         served = nimble.Nimble(module).prepare(**arguments)
         report = served.report()[0]
@@ -77,7 +78,8 @@ def main():
         first = [x if isinstance(x, torch.Tensor) else x[0] for x in (expected, found)]
         print(json.dumps({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "equal": torch.equal(*first),
                           "graph_us": report.own_us, "streams_us": report.rewritten_us, "streams": report.streams,
-                          "calls_us": back_to_back_us(served, arguments)}))
+                          "calls_us": back_to_back_us(served, arguments),
+                          "eager_us": eager_us}))
 
 
 if __name__ == "__main__":

@@ -47,10 +47,12 @@ def error(result, way):
 
 
 def table(results):
-    lines = ["| model | eager, recorded | " + " | ".join(f"{what}: predicted | measured |" for what in WAYS.values()), "|---|---|" + "---|---|" * len(WAYS)]
+    lines = ["| model | eager | recorded | " + " | ".join(f"{what}: predicted | measured" for what in WAYS.values()) + " | calls |",
+             "|---|---|---|" + "---|---|" * len(WAYS) + "---|"]
     for result in results:
         cells = [f"{result[side].get(way) or 0:.0f}" for way in WAYS for side in ("predicted", "measured")]
-        lines.append(f"| {result['model']} | {result['step_us']:.0f} | " + " | ".join(cells) + " |")
+        lines.append(f"| {result['model']} | {result['measured']['eager_us']:.0f} | {result['step_us']:.0f} | " + " | ".join(cells) +
+                     f" | {result['measured']['calls_us']:.0f} |")
     for way, what in WAYS.items():
         errors = [abs(found) for found in (error(result, way) for result in results) if found is not None]
         if errors:

@@ -67,10 +67,10 @@ def test_a_step_with_work_that_no_replay_would_do_is_not_captured(fallback):
     module, x = Beside(False).cuda(), torch.randn(4, 8, device="cuda")
     step = nimble.step(lambda: module(x).sum(), modules=[module], fallback=fallback)
     for number in range(1, 7):
-        if number > 3 and not fallback:
+        if number > 2 and not fallback:  # after two eager runs
             with pytest.raises(CaptureError, match="use streams that do not wait for the current one"):
                 step()
-            number = 3
+            number = 2
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -217,7 +217,8 @@ def test_a_step_after_copies_between_gpus():
         left.append({"losses": torch.stack(losses), "there": losses[-1].to("cuda:1") + there, **net.state_dict()})
         if wraps:
             (report,) = call.report()
-            assert report.state in ("trying", "own", "rewritten") and report.streams >= 2, report
+            # For the copies the other GPU was let reach this one's memory: from then on all keeps the program's order.
+            assert report.state == "kept" and report.why == "each of its nodes needs the one before", report
     assert same(*left)
 
 
@@ -327,5 +328,5 @@ def test_ranks_that_train_together(how, tmp_path):
     for rank in range(2):
         # Where GPUs reach each other NCCL shows its memory to the other rank, or takes the other's sooner, and who replays stands aside.
         assert (not Path(schedule.replace("%r", str(rank))).exists()
-                or re.search("[1-9][0-9]* steps replayed|stood aside: the program uses cuMem(ExportTo|ImportFrom)ShareableHandle",
+                or re.search("[1-9][0-9]* steps replayed|stood aside: the program uses cuMem(ExportToShareableHandle|ImportFromShareableHandle|SetAccess)",
                              said[rank])), said

@@ -120,11 +120,12 @@ std::optional<std::uint64_t> StepCount::steps_so_far(std::string& why_not) {
     bytes += got;
     return got;
   });
+  const bool has_step = trial.find_step();
   if (bytes > limit_bytes_) {
     why_not = fmt::format("no {} steps were found in {} MiB of trace (NIMBLE_AUTO_LIMIT)", steps_, limit_bytes_ >> 20);
     return std::nullopt;
   }
-  return trial.find_step() ? trial.times() : 0;
+  return has_step ? trial.times() : 0;
 }
 
 }  // namespace nimble::shim

@@ -82,7 +82,7 @@ class PackedTrace(FilesTest):
         self.assertIn("NIMBLE_TRACE_LIMIT", said)
         size = os.path.getsize(self.path("trace.json.zst"))
         self.assertTrue(0.6 * (1 << 20) < size <= 1 << 20, size)
-        self.assertGreater(self.calls("trace.json.zst"), 20_000)
+        self.assertGreater(self.calls("trace.json.zst"), 10_000)  # uncompressed there is room for some 6000
 
     def test_wherever_the_disk_is_full_the_file_can_be_read(self):
         ends = 0

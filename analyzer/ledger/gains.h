@@ -1,6 +1,6 @@
 // What a step would take without the losses that Nimble can do away with: predictions from a ledger.
 //
-// Pure functions over an immutable analysis; any thread. Times in microseconds. No errors. scripts/predictions --gains
+// Pure functions over an immutable analysis; any thread. Times in microseconds. No errors. bench/prediction/gains.py
 // holds them against a GPU.
 #pragma once
 

@@ -7,7 +7,7 @@ import urllib.parse
 
 # Attributes by which a page makes a browser fetch something without a click.
 LOADS = {"src", "srcset", "poster", "data", "background"}
-LOADING_TAGS = {"link", "image", "use"}  # whose href does so, too
+LOADING_TAGS = {"link", "image", "use"}  # elements whose href loads something, too
 STYLE = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s;]+)""")
 
 

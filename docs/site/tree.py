@@ -73,7 +73,7 @@ class Tree:
             (folder / name).write_text(for_python_markdown(self.without_folders(name)), encoding="utf-8")
 
     def without_folders(self, name):
-        """A page whose links to folders lead to their indexes, or are plain text where there is none."""
+        """The page's text with each link to a folder turned into one to its index or, if it has none, into plain text."""
         text = self.texts[name]
         for target in {target for _, target in pages.links(text)}:
             other = self.target(name, target)

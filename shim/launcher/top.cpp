@@ -105,11 +105,13 @@ int show_live(const TopOptions& options) {
       return 2;
     }
     const bool is_over = now->ended || !is_running(now->pid);
-    const bool is_news = !any || now->seconds > before.seconds;
+    const bool is_same = any && now->pid == before.pid;  // else another process has taken over the file
+    const bool is_news = !is_same || now->seconds > before.seconds;
     if (is_news) heard = Clock::now();
     const auto silence = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - heard).count();
     if (is_news || is_over || silence >= kLongSilence) {
-      std::cout << (is_terminal && any ? "\r\033[K" : "") << line_of(*now, is_news && any && !is_over ? before : Look())
+      std::cout << (is_terminal && any ? "\r\033[K" : "")
+                << line_of(*now, is_news && is_same && !is_over ? before : Look())
                 << (is_over ? now->ended ? "  ended" : "  gone" : "");
       if (!is_news && !is_over) std::cout << "  no news for " << silence << " s";
       if (!is_terminal || is_over || options.once) std::cout << "\n";

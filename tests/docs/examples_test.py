@@ -100,7 +100,7 @@ class WithoutPyTorch(unittest.TestCase):
         self.assertGreater(self.lines_as_printed("ten-minutes.md", self.root / "build" / "default"), 15)
 
     def lines_as_printed(self, page, folder):
-        """Runs the page's commands in a folder. The number of lines of output that the page shows, all of which were printed."""
+        """Runs the page's commands in a folder, and fails if a line of output that the page shows is not printed. Returns how many it shows."""
         found = pages.blocks((ROOT / "docs/tutorial" / page).read_text(encoding="utf-8"))
         commands = [block for block in found if block.language == "sh"]
         script = "set -e\n" + "".join(f"{block.text}\necho '{END}'\n" for block in commands)

@@ -37,7 +37,7 @@ bool is_open_here(const struct statx& wanted) {
   }
 }
 
-// A skippable frame: four bytes of which the last 4 bits are free, the size, and what no reader looks at.
+// A skippable frame (RFC 8878, 3.1.2): a magic number, the size of the content, and content that decoders skip.
 constexpr std::string_view kSkippable = "\x50\x2a\x4d\x18";
 constexpr std::string_view kTraceMark = R"([{"ph":"M","name":"nimble.trace"}])";
 

@@ -1,7 +1,7 @@
 // A program that ends, or goes on in a child, while it holds what it holds.
 //
 //   handler_exit malloc   calls _exit in a handler that interrupts malloc and free at any place
-//   handler_exit fork     leaves a child behind, which prints its process id and waits for a line
+//   handler_exit fork     ends, while its child prints a process id and waits for a line
 #include <sys/time.h>
 #include <unistd.h>
 

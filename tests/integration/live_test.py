@@ -100,12 +100,12 @@ class Live(FilesTest):
         with subprocess.Popen([harness.BUILD.program("handler_exit"), "fork"], env=env, cwd=self.folder, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as parent:
             child = int(parent.stdout.readline())
-            self.assertEqual(parent.wait(), 0)
+            self.assertEqual(parent.wait(60), 0)
             held = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{child}/fd")]
             self.assertNotIn(self.path("live.json"), held)
             self.assertNotIn("is being written", self.record("steps", 5, NIMBLE_LIVE="live.json"))
             self.assertTrue(self.kept()["ended"])
-            parent.communicate("\n")
+            parent.communicate("\n", timeout=60)
 
     def test_it_takes_no_descriptor_where_there_are_few(self):
         env = harness.BUILD.environment("regions", NIMBLE_LIVE="live.json")

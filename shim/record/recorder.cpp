@@ -138,10 +138,9 @@ Answer Recorder::before(Call& call) noexcept try {
     return std::nullopt;
   if (call.ends != Ends::nothing) {
     if (!watching_.load(std::memory_order_acquire)) TraceWriter::find_driver();  // this may be the first record written
-    Record record;
-    record.call = call;
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
-    queue_.push(record, [](Record&) {});
+    RecordFacts facts;
+    queue_.push(facts, call, [](Record&) {});
     for (const auto& observer : observers_) observer->ends(call, any_captures_);
     return std::nullopt;
   }
@@ -212,30 +211,33 @@ void Recorder::after(const Call& call, CUresult result) noexcept try {
     strays_.memory_may_have_come();
   }
   if (!call.traced) return;
-  Record record;
-  record.end_ns = now_ns();
-  record.call = call;
+  RecordFacts facts;
+  facts.end_ns = now_ns();
   follow_captures(call, result);
   Observed observed{ticket, nullptr};
   for (auto observer = observers_.rbegin(); observer != observers_.rend(); ++observer)
     (*observer)->after(call, result, t_pending.seq, observed);
-  record.ticket = observed.ticket;
-  if (is_op(call.kind) && captured(call)) {
-    // From now on the graph's memory has its address.
-    if (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS) return;
-    record.call.kind = CallKind::alloc;
-    record.call.memory.kind = MemoryKind::mapped;
-    record.call.has_stream = false;
-    record.ticket = 0;
-  }
-  record.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : record.end_ns;
-  record.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
-  record.result = result;
-  if (record.call.kind == CallKind::alloc) record.call.context = context_of(record.call);
-  keep(record, observed.accesses);
-  for (const auto& observer : observers_) observer->kept(record.call, result, record.seq);
+  const bool in_graph = is_op(call.kind) && captured(call);
+  if (in_graph && (call.kind != CallKind::alloc_async || result != CUDA_SUCCESS)) return;
+  facts.ticket = observed.ticket;
+  facts.begin_ns = t_pending.begin_ns ? t_pending.begin_ns : facts.end_ns;
+  facts.seq = t_pending.has_seq ? t_pending.seq : next_seq_.fetch_add(1, std::memory_order_relaxed);
+  facts.result = result;
+  if (in_graph || call.kind == CallKind::alloc) return keep_memory(facts, call, in_graph, observed.accesses);
+  keep(facts, call, observed.accesses);
 } catch (const std::exception& error) {
   give_up(error);
+}
+
+void Recorder::keep_memory(RecordFacts& facts, Call call, bool of_graph, const std::vector<TraceAccess>* seen) {
+  if (of_graph) {  // from now on it has its address
+    call.kind = CallKind::alloc;
+    call.memory.kind = MemoryKind::mapped;
+    call.has_stream = false;
+    facts.ticket = 0;
+  }
+  call.context = context_of(call);
+  keep(facts, call, seen);
 }
 
 bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) {
@@ -261,71 +263,71 @@ bool Recorder::look_at_payload(const Call& call, std::vector<TraceWord>& words) 
 
 // What it is given: its function, and the packed parameters, in `params`. Returns which of their words lead nowhere;
 // null if that is not known.
-const std::vector<std::uint32_t>* Recorder::keep_launch(Record& record, std::vector<std::uint8_t>& params) {
-  const Call& call = record.call;
+const std::vector<std::uint32_t>* Recorder::keep_launch(RecordFacts& facts, const Call& call,
+                                                        std::vector<std::uint8_t>& params) {
   const std::vector<std::uint32_t>* strays = nullptr;
   const FunctionInfo& function = context_.function(call.launch.function);
-  record.function = &function;
-  if (function.params && (call.launch.kernel_params || call.launch.extra)) record.param_bytes = function.param_bytes;
-  if (record.param_bytes) {
-    params.resize(record.param_bytes);
+  facts.function = &function;
+  if (function.params && (call.launch.kernel_params || call.launch.extra)) facts.param_bytes = function.param_bytes;
+  if (facts.param_bytes) {
+    params.resize(facts.param_bytes);
     if (pack_params(call, function, params.data())) {
       strays = &strays_.of(function, params.data());
-      record.stray_count = static_cast<std::uint32_t>(strays->size());
+      facts.stray_count = static_cast<std::uint32_t>(strays->size());
     } else {
-      record.function = nullptr;  // not reached by callers that follow the driver's rules
-      record.param_bytes = 0;
+      facts.function = nullptr;  // not reached by callers that follow the driver's rules
+      facts.param_bytes = 0;
     }
   }
   for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
-    record.attribute_count += meaningful(call.launch.attributes[i]);
+    facts.attribute_count += meaningful(call.launch.attributes[i]);
   if (function.proof)
     for (const ProvenGlobal& global : function.proof->globals) allocated_.add(global.address, global.bytes);
   return strays;
 }
 
-void Recorder::keep(Record& record, const std::vector<TraceAccess>* seen) {
-  const Call& call = record.call;
+void Recorder::keep(RecordFacts& facts, const Call& call, const std::vector<TraceAccess>* seen) {
   Gathered& gathered = PerThread<Gathered>::get();
-  if (call.has_stream) record.stream_kind = streams().kind(call.stream);
-  record.context = context_of(call);
+  if (call.has_stream) facts.stream_kind = streams().kind(call.stream);
+  facts.context = context_of(call);
   const std::vector<std::uint32_t>* const strays =
-      call.kind == CallKind::launch ? keep_launch(record, gathered.params) : nullptr;
-  if (is_allocation(call.kind) && record.result == CUDA_SUCCESS) allocated_.add(call.memory.address, call.memory.size);
+      call.kind == CallKind::launch ? keep_launch(facts, call, gathered.params) : nullptr;
+  if (is_allocation(call.kind) && facts.result == CUDA_SUCCESS) allocated_.add(call.memory.address, call.memory.size);
   GraphShare graph;
   if (call.kind == CallKind::graph_launch) graph = graphs_.of(call.graph.exec);
-  record.graph = graph.get();
+  facts.graph = graph.get();
   const std::vector<TraceAccess>* accesses = seen;
   if (seen) {
-    record.probed = true;
-    record.access_count = static_cast<std::uint32_t>(seen->size());
+    facts.probed = true;
+    facts.access_count = static_cast<std::uint32_t>(seen->size());
   }
-  if (call.list_accesses && record.result == CUDA_SUCCESS) {
+  if (call.list_accesses && facts.result == CUDA_SUCCESS) {
     gathered.accesses.clear();
-    record.accesses_known = call.list_accesses(call, gathered.accesses) && gathered.accesses.size() <= kMostAccesses;
-    if (record.accesses_known) {
+    facts.accesses_known = call.list_accesses(call, gathered.accesses) && gathered.accesses.size() <= kMostAccesses;
+    if (facts.accesses_known) {
       accesses = &gathered.accesses;
-      record.access_count = static_cast<std::uint32_t>(accesses->size());
+      facts.access_count = static_cast<std::uint32_t>(accesses->size());
     }
   }
-  if (call.kind == CallKind::copy && record.result == CUDA_SUCCESS) {
+  if (call.kind == CallKind::copy && facts.result == CUDA_SUCCESS) {
     gathered.words.clear();
-    record.words_known = look_at_payload(call, gathered.words);
-    if (record.words_known) record.word_count = static_cast<std::uint32_t>(gathered.words.size());
+    facts.words_known = look_at_payload(call, gathered.words);
+    if (facts.words_known) facts.word_count = static_cast<std::uint32_t>(gathered.words.size());
   }
-  queue_.push(record, [&](Record& placed) {
+  queue_.push(facts, call, [&](Record& placed) {
     static_cast<void>(graph.release());  // the placed record owns it
     if (placed.word_count)
       std::copy(gathered.words.begin(), gathered.words.end(), const_cast<TraceWord*>(placed.words()));
     if (accesses) std::copy(accesses->begin(), accesses->end(), const_cast<TraceAccess*>(placed.accesses()));
-    if (record.param_bytes)
-      std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), record.param_bytes);
+    if (facts.param_bytes)
+      std::memcpy(const_cast<std::uint8_t*>(placed.params()), gathered.params.data(), facts.param_bytes);
     if (strays) std::copy(strays->begin(), strays->end(), const_cast<std::uint32_t*>(placed.strays()));
     for (std::uint32_t i = 0, n = 0; i < call.launch.attribute_count; ++i) {
       if (meaningful(call.launch.attributes[i]))
         const_cast<std::uint32_t*>(placed.attributes())[n++] = call.launch.attributes[i].id;
     }
   });
+  for (const auto& observer : observers_) observer->kept(call, facts.result, facts.seq);
 }
 
 // Steps without a known name would be mistaken for others, so all names are kept, within reason.
@@ -342,15 +344,16 @@ const char* Recorder::kept_name(const char* name) {
 void Recorder::mark(bool begins, const char* name, std::uint32_t thread) noexcept try {
   if (begins) steps_marked_.fetch_add(1, std::memory_order_relaxed);
   if (!watching_.load(std::memory_order_acquire) || passes_.load(std::memory_order_relaxed)) return;
-  Record record;
-  record.call.kind = begins ? CallKind::step_begin : CallKind::step_end;
-  record.call.symbol = begins ? "nimble_step_begin" : "nimble_step_end";
-  record.call.thread = thread;
-  record.call.note = begins ? kept_name(name) : nullptr;
-  record.begin_ns = record.end_ns = now_ns();
-  record.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
-  queue_.push(record, [](Record&) {});
-  if (steps_) steps_->mark(begins, thread, record.seq);
+  Call call;
+  call.kind = begins ? CallKind::step_begin : CallKind::step_end;
+  call.symbol = begins ? "nimble_step_begin" : "nimble_step_end";
+  call.thread = thread;
+  call.note = begins ? kept_name(name) : nullptr;
+  RecordFacts facts;
+  facts.begin_ns = facts.end_ns = now_ns();
+  facts.seq = next_seq_.fetch_add(1, std::memory_order_relaxed);
+  queue_.push(facts, call, [](Record&) {});
+  if (steps_) steps_->mark(begins, thread, facts.seq);
 } catch (const std::exception& error) {
   give_up(error);
 }

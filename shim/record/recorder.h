@@ -71,9 +71,12 @@ class Recorder final : public CallSink {
   bool look_at_payload(const Call& call, std::vector<TraceWord>& words);
   // A copy of the text that lives as long as the recorder. Null if there is none, or no room for another.
   const char* kept_name(const char* name);
-  // Fills in what the record holds beyond the call, and queues it.
-  void keep(Record& record, const std::vector<TraceAccess>* seen);
-  const std::vector<std::uint32_t>* keep_launch(Record& record, std::vector<std::uint8_t>& params);
+  // Fills in what the record holds beyond the call, queues both, and tells the observers.
+  void keep(RecordFacts& facts, const Call& call, const std::vector<TraceAccess>* seen);
+  // An allocation, which is kept with its context, or memory of a graph that is captured, which is kept as one.
+  void keep_memory(RecordFacts& facts, Call call, bool of_graph, const std::vector<TraceAccess>* seen);
+  const std::vector<std::uint32_t>* keep_launch(RecordFacts& facts, const Call& call,
+                                                std::vector<std::uint8_t>& params);
   void give_up(const char* why) noexcept;
   void give_up(const std::exception& error) noexcept;
   // Ends the recording while the program goes on: stops the observers, and lets calls pass.

@@ -20,10 +20,9 @@ struct QueueItem {
   Type type = Type::call;
 };
 
-// One call in the queue, followed by its accesses, its words, its packed parameters, the places of stray words in
-// these, and its attribute ids. Pointers of `call` into the program are no longer valid; `function` is, and so is
-// `graph`, which the record shares (shim/record/facts/graph_table.h).
-struct Record : QueueItem {
+// What the recorder knows of a call beyond what the call says. `function` stays valid, and so does `graph`, which the
+// record shares (shim/record/facts/graph_table.h).
+struct RecordFacts : QueueItem {
   std::uint32_t param_bytes = 0, stray_count = 0, attribute_count = 0, access_count = 0, word_count = 0;
   bool accesses_known = false, words_known = false;
   bool probed = false;       // a launch whose accesses a probe saw
@@ -35,6 +34,11 @@ struct Record : QueueItem {
   GraphInfo* graph = nullptr;
   StreamKind stream_kind = StreamKind::blocking;
   CUcontext context = nullptr;  // of the stream or the allocation
+};
+
+// One call in the queue, followed by its accesses, its words, its packed parameters, the places of stray words in
+// these, and its attribute ids. Pointers of `call` into the program are no longer valid.
+struct Record : RecordFacts {
   Call call;
 
   const TraceAccess* accesses() const { return reinterpret_cast<const TraceAccess*>(this + 1); }

@@ -52,17 +52,17 @@ class RecordQueue {
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
-  // Appends a record followed by room for the arrays that its counts announce, which `fill` writes.
+  // Appends a record followed by room for the arrays that its counts announce, which `fill` writes. Sets its size.
   template <class Fill>
-  void push(Record& record, Fill fill) {
-    const std::size_t tail = record.access_count * sizeof(TraceAccess) + record.word_count * sizeof(TraceWord) +
-                             (record.param_bytes + 3) / 4 * 4 +
-                             (record.stray_count + record.attribute_count) * std::size_t{4};
-    record.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
+  void push(RecordFacts& facts, const Call& call, Fill fill) {
+    const std::size_t tail = facts.access_count * sizeof(TraceAccess) + facts.word_count * sizeof(TraceWord) +
+                             (facts.param_bytes + 3) / 4 * 4 +
+                             (facts.stray_count + facts.attribute_count) * std::size_t{4};
+    facts.bytes = static_cast<std::uint32_t>((sizeof(Record) + tail + 7) / 8 * 8);
     turn_.give();
     std::unique_lock lock(mutex_);
-    if (!make_room(lock, record.bytes)) return;
-    auto* placed = new (buffer_.append(record.bytes)) Record(record);
+    if (!make_room(lock, facts.bytes)) return;
+    auto* placed = new (buffer_.append(facts.bytes)) Record{facts, call};
     fill(*placed);
     pushed_.fetch_add(1, std::memory_order_relaxed);
     if (closing_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -34,16 +34,17 @@ class StepCountTest : public testing::Test {
     count_ = std::make_unique<StepCount>(steps, limit, *queue_);
   }
   void op(std::uint64_t bytes) {
-    Record record;
-    record.call.symbol = "cuMemsetD8Async";
-    record.call.kind = CallKind::set;
-    record.call.traced = record.call.has_stream = true;
-    record.call.host = HostEffect::async;
-    record.call.stream = {nullptr, 0x1001};  // a default stream: nothing to ask the driver
-    record.call.transfer.dst.address = 0x10000;
-    record.call.transfer.width = bytes;
-    record.seq = seq_++;
-    queue_->push(record, [](Record&) {});
+    Call call;
+    call.symbol = "cuMemsetD8Async";
+    call.kind = CallKind::set;
+    call.traced = call.has_stream = true;
+    call.host = HostEffect::async;
+    call.stream = {nullptr, 0x1001};  // a default stream: nothing to ask the driver
+    call.transfer.dst.address = 0x10000;
+    call.transfer.width = bytes;
+    RecordFacts facts;
+    facts.seq = seq_++;
+    queue_->push(facts, call, [](Record&) {});
     calls_ += 1;
   }
   void steps(std::uint64_t count) {

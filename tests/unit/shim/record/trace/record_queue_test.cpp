@@ -31,10 +31,11 @@ class RecordQueueTest : public testing::Test {
   }
   static void push(
       RecordQueue& queue, const std::function<void()>& inside = [] {}) {
-    Record record;
-    record.call.kind = CallKind::context_synchronize;
-    record.call.symbol = "cuCtxSynchronize";
-    queue.push(record, [&](Record&) { inside(); });
+    Call call;
+    call.kind = CallKind::context_synchronize;
+    call.symbol = "cuCtxSynchronize";
+    RecordFacts facts;
+    queue.push(facts, call, [&](Record&) { inside(); });
   }
   // Whether it is done while others go on.
   static bool is_soon(std::future<void>& done) {

@@ -1,6 +1,8 @@
 // A program that ends, or goes on in a child, while it holds what it holds.
 //
 //   handler_exit malloc   calls _exit in a handler that interrupts malloc and free at any place
+//   handler_exit nodefer  likewise, with the signal not blocked (SA_NODEFER)
+//   handler_exit stack    likewise, and the handler has a stack of its own (SA_ONSTACK)
 //   handler_exit fork     ends, while its child prints a process id and waits for a line
 #include <sys/time.h>
 #include <unistd.h>
@@ -31,7 +33,14 @@ int main(int count, char** arguments) {
               ? 0
               : 1);
   }
-  signal(SIGALRM, [](int) { _exit(0); });
+  alignas(16) static char own_stack[64 << 10];
+  const stack_t own{own_stack, 0, sizeof own_stack};
+  struct sigaction action {};
+  action.sa_handler = [](int) { _exit(0); };
+  if (count > 1 && std::strcmp(arguments[1], "malloc") != 0) action.sa_flags = SA_NODEFER;
+  if (count > 1 && std::strcmp(arguments[1], "stack") == 0 && sigaltstack(&own, nullptr) == 0)
+    action.sa_flags |= SA_ONSTACK;
+  sigaction(SIGALRM, &action, nullptr);
   const itimerval soon{{0, 0}, {0, 20'000 + static_cast<int>(getpid()) % 997}};
   setitimer(ITIMER_REAL, &soon, nullptr);
   void* held[64] = {};

@@ -16,7 +16,7 @@ from typing import Optional, Set, Tuple
 
 Identity = Optional[Tuple[int, int, int]]
 
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as in shim/process/options.cpp
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")  # as in shim/options/options.cpp
 _SIGNALS = {errno.EPIPE: signal.SIGPIPE, errno.EFBIG: signal.SIGXFSZ}  # that a write which fails so sends
 _PATIENCE_MS = 20
 _RWF_APPEND = 0x10  # Linux's; os has it from Python 3.10 on

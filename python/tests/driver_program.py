@@ -1,4 +1,4 @@
-"""A program of the driver API by ctypes: two branches of opaque kernels, captured as nimble.graphs.capture does it.
+"""A program of the driver API by ctypes: two branches of opaque kernels, captured as nimble.capture.cuda_capture does it.
 
 Usage: driver_program.py OPAQUE_IMAGE. Prints one JSON object. test_shim.py runs it under libnimble.so and simcuda.
 """

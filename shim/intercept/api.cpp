@@ -14,10 +14,10 @@
 #include "shim/driver/guard.h"
 #include "shim/driver/real_driver.h"
 #include "shim/modes/region_sink.h"
-#include "shim/process/options.h"
+#include "shim/options/options.h"
 #include "shim/process/roomy_stack.h"
 #include "shim/rewrite/graph_sink.h"
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace {
 

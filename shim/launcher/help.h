@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "shim/process/option_table.h"
+#include "shim/options/option_table.h"
 
 namespace nimble::launcher {
 

@@ -22,8 +22,8 @@
 #include "shim/launcher/help.h"
 #include "shim/launcher/program.h"
 #include "shim/launcher/top.h"
-#include "shim/process/option_table.h"
-#include "shim/process/options.h"
+#include "shim/options/option_table.h"
+#include "shim/options/options.h"
 
 namespace nimble::launcher {
 namespace {

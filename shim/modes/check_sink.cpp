@@ -9,8 +9,8 @@
 #include "nimble/internal/launch_params.h"
 #include "shim/record/recorder.h"
 #include "shim/rewrite/context_wait.h"
+#include "shim/state/contexts.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {

@@ -12,7 +12,7 @@
 #include "shim/modes/region_sink.h"
 #include "shim/rewrite/context_wait.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
 
@@ -35,7 +35,7 @@ Answer RegionSink::launch(ProgramRegion& region, CUstream stream) {
     launches_.fetch_add(1, std::memory_order_relaxed);
     return region.region_->launch(stream, /*in_program_order=*/true);
   }
-  const StreamRef ref = stream_ref(Entry{DefaultStream::legacy}, stream);
+  const StreamRef ref = stream_ref(DefaultStream::legacy, stream);
   if (!region.has_two_orders_ || region.in_program_order_.load(std::memory_order_acquire) ||
       !Onlookers::enter_gate(*region.work_, ref))
     return launch_by_lock(region, ref);

@@ -9,7 +9,7 @@
 #include "replayer/driver/current_context.h"
 #include "replayer/schedule/schedule_reader.h"
 #include "shim/rewrite/context_wait.h"
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
 

@@ -23,16 +23,16 @@
 #include "shim/modes/auto_sink.h"
 #include "shim/modes/check_sink.h"
 #include "shim/modes/region_sink.h"
+#include "shim/options/options.h"
 #include "shim/process/in_handler.h"
 #include "shim/process/log.h"
-#include "shim/process/options.h"
 #include "shim/process/roomy_stack.h"
 #include "shim/record/observers/make_observers.h"
 #include "shim/record/recorder.h"
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/call_context.h"
-#include "shim/state/image_facts.h"
-#include "shim/state/proof_files.h"
+#include "shim/state/code/image_facts.h"
+#include "shim/state/code/proof_files.h"
 
 namespace nimble::shim {
 

@@ -21,7 +21,7 @@
 #include <type_traits>
 
 #include "nimble/internal/process/quiet_file.h"
-#include "shim/process/options.h"
+#include "shim/options/options.h"
 #include "shim/process/roomy_stack.h"
 
 namespace nimble::shim {

@@ -18,8 +18,7 @@
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
 #include "shim/record/facts/current_call.h"
-#include "shim/record/trace/trace_writer.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {
@@ -120,7 +119,7 @@ void Recorder::stop_watching() noexcept try {
 void Recorder::start() {
   // Test before storing: a store would cost every other thread a cache miss.
   if (watching_.load(std::memory_order_acquire)) return;
-  TraceWriter::find_driver();  // by each of the first threads, before there is anything to write
+  queue_.prepare();  // by each of the first threads, before there is anything to write
   if (watching_.exchange(true, std::memory_order_acq_rel)) return;
   start_watching();
   if (steps_) steps_->look([this] { return calls(); });
@@ -137,7 +136,7 @@ Answer Recorder::before(Call& call) noexcept try {
   if (passes_.load(std::memory_order_relaxed)) [[unlikely]]
     return std::nullopt;
   if (call.ends != Ends::nothing) {
-    if (!watching_.load(std::memory_order_acquire)) TraceWriter::find_driver();  // this may be the first record written
+    if (!watching_.load(std::memory_order_acquire)) queue_.prepare();  // this may be the first record written
     if (call.ends == Ends::stream) follow_captures(call, CUDA_SUCCESS);
     RecordFacts facts;
     queue_.push(facts, call, [](Record&) {});

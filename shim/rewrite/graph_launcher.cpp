@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "nimble/internal/process/not_cancelled.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "replayer/driver/current_context.h"
-#include "shim/state/entry.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

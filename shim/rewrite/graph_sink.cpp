@@ -8,7 +8,6 @@
 #include "shim/rewrite/context_bounce.h"
 #include "shim/rewrite/context_wait.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
 
 namespace nimble::shim {
 

@@ -1,7 +1,7 @@
 #include "shim/state/call_context.h"
 
 #include "shim/driver/real_driver.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {

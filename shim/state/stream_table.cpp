@@ -6,7 +6,7 @@
 #include "shim/driver/real_driver.h"
 #include "shim/process/handle_slot.h"
 #include "shim/process/per_thread.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree
 
 from nimble.api.module import Nimble
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.prepared import GraphReport
 from nimble.guards.signatures import Call, GraphCache, Signature
 

@@ -8,7 +8,7 @@ from typing import Dict
 import torch
 from torch.nn.parameter import is_lazy
 
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.graph_io import device_of
 from nimble.graphs.restore import restored_afterwards
 from nimble.guards.signatures import Call

@@ -12,8 +12,8 @@ import torch
 
 from nimble.api.error_origin import has_no_memory_yet, raises_without_nimble
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
-from nimble.graphs.capture import CudaCapture
+from nimble.capture.backend import Backend
+from nimble.capture.cuda_capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options, eager_report
 from nimble.graphs.prepared import CHANGED, PreparedGraph, prepare
 from nimble.graphs.unsupported_modules import check_kind

@@ -28,7 +28,7 @@ from nimble.auto.entry_lifecycle import AWAITED, MAX_ENTRIES, SHARES, OTHER_THRE
 from nimble.auto.entries import Entry, Graph
 from nimble.auto.threads import Threads
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.prepared import CHANGED, PreparedGraph
 from nimble.guards import switches
 from nimble.guards.autocast_cache import AutocastCache, is_around

@@ -20,8 +20,8 @@ import torch
 from nimble.auto.skipped_modules import why_skipped
 from nimble.auto.auto_module import AutoModule
 from nimble.auto.threads import Threads
-from nimble.graphs.backend import Backend
-from nimble.graphs.capture import CudaCapture
+from nimble.capture.backend import Backend
+from nimble.capture.cuda_capture import CudaCapture
 from nimble.guards import autocast_cache, switches
 from nimble.nesting import nesting
 from nimble.settings import Settings

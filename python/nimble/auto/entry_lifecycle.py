@@ -20,10 +20,10 @@ from nimble.auto.entries import RunsEagerly, Changed, Differs, Disturbed, Entry,
 from nimble.auto.gradients import BothWays, again, check
 from nimble.auto.traced_guard import TracedModuleGuard
 from nimble.auto.skipped_modules import why_skipped
-from nimble.graphs.cudnn_dropout import DROPOUT, may_have_cudnn_dropout
+from nimble.capture.cudnn_dropout import DROPOUT, may_have_cudnn_dropout
 from nimble.auto.threads import Threads
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.prepared import Options, PreparedGraph, prepare
 from nimble.guards import switches
 from nimble.guards.signatures import Call

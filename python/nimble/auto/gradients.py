@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import StandIns, gradients, one_thread
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.graph_io import Input, Results, with_inputs
 from nimble.graphs.restore import restored_afterwards
 from nimble.guards.signatures import Call

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from nimble.compile.graphed_call import MOST_GRAPHS, WITHOUT, Engine, GraphedCall
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.graph_io import GraphReport
 from nimble.graphs.prepared import CHANGED
 from nimble.nesting import nesting

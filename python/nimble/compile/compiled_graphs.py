@@ -161,7 +161,7 @@ class _Ours:
             self._warn("they are left out")
             return model
         from nimble.compile.compiled_function import CompiledFunction
-        from nimble.graphs.capture import CudaCapture
+        from nimble.capture.cuda_capture import CudaCapture
         from nimble.guards.switches import has_room
 
         made = CompiledFunction(model, inputs, static, written, CudaCapture(), self._settings,

@@ -20,8 +20,8 @@ from nimble.compile.traced_graph import Static, TracedGraph
 from nimble.compile.traced_ops import GRADIENTS, name_of, own_tensors, static_inputs, why_not
 from nimble.compile.training_graphs import compile_for_training
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
-from nimble.graphs.capture import CudaCapture
+from nimble.capture.backend import Backend
+from nimble.capture.cuda_capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options
 from nimble.guards.switches import has_room
 

@@ -15,9 +15,9 @@ from typing import Any, Callable, FrozenSet, List, Optional, Sequence
 
 import torch
 
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.compare import compare
-from nimble.graphs.cudnn_dropout import DROPOUT, may_have_cudnn_dropout
+from nimble.capture.cudnn_dropout import DROPOUT, may_have_cudnn_dropout
 from nimble.graphs.graph_io import GraphReport, Options
 from nimble.graphs.prepared import PreparedGraph, prepare
 from nimble.guards import switches

@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from nimble.graphs.argument_keys import differing_objects, key_of
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.differences import differences, first_of, output_leaves, same_bytes
 from nimble.guards.signatures import Call, taken_apart
 from nimble.guards.tensor_memory import attribute_tensors

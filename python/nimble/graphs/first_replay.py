@@ -12,7 +12,7 @@ import torch
 
 from nimble import settings
 from nimble.errors import DiffersError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.differences import STRUCTURE, Leaf, differences, first_of, output_leaves
 from nimble.guards import switches
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree
 
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.graphs.outputs import OutputCopies
 from nimble.guards.signatures import Call, flattened, has_attributes, place_of
 from nimble.guards.tensor_memory import has_memory

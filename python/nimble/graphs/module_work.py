@@ -1,4 +1,4 @@
-"""A module's run without gradients, as work to capture (nimble.graphs.backend.Work), and the checks on its runs.
+"""A module's run without gradients, as work to capture (nimble.capture.backend.Work), and the checks on its runs.
 
 It belongs to one preparation, and one thread."""
 
@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import own_autocast_cache
-from nimble.graphs.eager_answers import Answers
+from nimble.capture.eager_answers import Answers
 from nimble.graphs.effects import VersionRises
 from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_attributes, with_inputs

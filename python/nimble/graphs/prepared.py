@@ -15,8 +15,8 @@ import torch
 
 from nimble.errors import CaptureError
 from nimble.graphs.autograd_leaves import mark_written
-from nimble.graphs.backend import Backend, Captured, MemoryWatch
-from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
+from nimble.capture.backend import Backend, Captured, MemoryWatch
+from nimble.capture.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import (GraphReport, Options, Results, InputCopier, check_apart, check_no_gradients, check_outputs, device_of,
                                     report, with_inputs)

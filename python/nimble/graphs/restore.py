@@ -10,7 +10,7 @@ from typing import Iterator
 import torch
 
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.guards import switches
 from nimble.guards.state_keeper import StateKeeper
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequ
 import torch
 
 from nimble.graphs.autograd_leaves import copy_all, held_by
-from nimble.graphs.backend import Backend, Captured, MemoryWatch
+from nimble.capture.backend import Backend, Captured, MemoryWatch
 from nimble.graphs.prepared import is_same_state
 from nimble.guards.op_watch import tensors_in
 from nimble.objects.memory import storage_address, storage_bytes
@@ -28,7 +28,7 @@ _MOST_BYTES = 128 << 20  # of gradients. ResNet-50 has 98 MiB, and takes 8.5 ms 
 
 
 class SplitGraph:
-    """Two captured parts as one nimble.graphs.backend.Captured."""
+    """Two captured parts as one nimble.capture.backend.Captured."""
 
     def __init__(self, first: Captured, second: Captured) -> None:
         self.first, self.second = first, second

@@ -11,7 +11,7 @@ import torch
 
 from nimble.errors import CaptureError, NimbleError
 from nimble.graphs.autograd_leaves import one_thread
-from nimble.graphs.backend import Backend, Captured
+from nimble.capture.backend import Backend, Captured
 from nimble.graphs.graph_io import Input, Options, check_outputs, device_of, with_inputs
 from nimble.graphs.module_work import check_caches
 from nimble.guards import switches

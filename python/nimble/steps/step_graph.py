@@ -12,7 +12,7 @@ import torch
 
 from nimble.errors import GoesPastError, NimbleError
 from nimble.graphs.autograd_leaves import copy_all, mark_written
-from nimble.graphs.backend import Captured, Split
+from nimble.capture.backend import Captured, Split
 from nimble.graphs.graph_io import GraphReport, Input, Results, check_apart, eager_report, report
 from nimble.guards import switches
 from nimble.guards.op_watch import tensors_in
@@ -159,7 +159,7 @@ class StepGraph:
 
 
 class StepWork:
-    """A step as work to capture (nimble.graphs.backend.RecordedWork).
+    """A step as work to capture (nimble.capture.backend.RecordedWork).
 
     `buffers`: those that its first part may write to after it has copied them. `looks`: whether to watch the run op by op. After the
     last run `found_elsewhere` has the storages that it read and that belong neither to the step nor to the run. `is_bound`: the

@@ -9,7 +9,7 @@ from typing import List, Tuple
 
 import torch
 
-from nimble.graphs.backend import Backend
+from nimble.capture.backend import Backend
 from nimble.guards import switches
 from nimble.guards.signatures import Call
 from nimble.guards.tensor_memory import is_same

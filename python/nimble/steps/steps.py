@@ -19,8 +19,8 @@ from torch.utils import _pytree
 
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import one_thread
-from nimble.graphs.backend import EAGER_RUNS, Backend
-from nimble.graphs.capture import CudaCapture
+from nimble.capture.backend import EAGER_RUNS, Backend
+from nimble.capture.cuda_capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options, device_of
 from nimble.graphs.unsupported_modules import check_step
 from nimble.guards import switches

@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from nimble.errors import NimbleError
-from nimble.graphs.backend import Captured
+from nimble.capture.backend import Captured
 from nimble.objects.memory import once, overlaps, repeats_of
 from nimble.training.gradient_copies import Copies
 

@@ -13,9 +13,9 @@ import torch
 
 from nimble.errors import DiffersError, NimbleError
 from nimble.graphs.autograd_leaves import gradients, mark_written, one_thread
-from nimble.graphs.backend import Backend, Captured
+from nimble.capture.backend import Backend, Captured
 from nimble.graphs.differences import Leaf, differences, first_of
-from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
+from nimble.capture.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import GraphReport, Options, report
 from nimble.nesting import preparing

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import FrozenSet, Optional
 
 from nimble.graphs.autograd_leaves import CopiesAll, mark_written
-from nimble.graphs.backend import Captured
+from nimble.capture.backend import Captured
 from nimble.graphs.graph_io import InputCopier, check_apart
 from nimble.guards.signatures import Call
 from nimble.training.training_nodes import Run

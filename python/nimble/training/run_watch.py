@@ -8,7 +8,7 @@ from typing import Any, Callable, ContextManager, Iterable, Iterator, List, Opti
 
 import torch
 
-from nimble.graphs.eager_answers import Answers
+from nimble.capture.eager_answers import Answers
 from nimble.graphs.effects import VersionRises
 from nimble.guards.op_watch import OpReads, OpWrites, tensors_in
 from nimble.guards.state_keeper import StateKeeper

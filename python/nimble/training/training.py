@@ -20,9 +20,9 @@ from torch.utils import _pytree
 
 from nimble.errors import CaptureError, NimbleError
 from nimble.graphs.autograd_leaves import CopiesAll, one_thread
-from nimble.graphs.backend import Backend, Captured, MemoryWatch
+from nimble.capture.backend import Backend, Captured, MemoryWatch
 from nimble.graphs.differences import same_bytes
-from nimble.graphs.eager_answers import Answers, with_eager_answers_if_needed
+from nimble.capture.eager_answers import Answers, with_eager_answers_if_needed
 from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import GraphReport, Options, Results, check_attributes, device_of, report
 from nimble.graphs.prepared import CHANGED, PreparedGraph, is_same_state, naming_the_place, prepare

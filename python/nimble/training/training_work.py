@@ -1,4 +1,4 @@
-"""A module that trains as work to capture (nimble.graphs.backend): a forward with autograd's graph, and its backward.
+"""A module that trains as work to capture (nimble.capture.backend): a forward with autograd's graph, and its backward.
 
 It belongs to one preparation, and one thread. look() runs the module once and finds out which gradients there are."""
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree
 from nimble.errors import NimbleError
 from nimble.graphs.autograd_leaves import AutogradGraph, StandIns, gradients, own_autocast_cache
 from nimble.graphs.differences import same_bytes
-from nimble.graphs.eager_answers import Answers
+from nimble.capture.eager_answers import Answers
 from nimble.graphs.effects import Effects, VersionRises
 from nimble.graphs.first_replay import COMPARED_RUN, ComparedRun, RunResult
 from nimble.graphs.graph_io import Input, Results, attributes_of, check_outputs, with_inputs
@@ -54,7 +54,7 @@ class ComparedRuns:
 
 
 class ForwardWork:
-    """The forward and backward of a module for one call (nimble.graphs.backend.TrainingWork)."""
+    """The forward and backward of a module for one call (nimble.capture.backend.TrainingWork)."""
 
     def __init__(self, module: torch.nn.Module, call: Call, keeper: StateKeeper, device_type: str,
                  random_state: Callable[[], Any], is_compared: bool, answers: Answers) -> None:

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
-from nimble.graphs import cudnn_dropout  # noqa: E402
+from nimble.capture import cudnn_dropout  # noqa: E402
 from nimble.guards import switches  # noqa: E402
 from auto_tools import (COMPARED, EAGER_FIRST, Net, auto, backend, graphs, module_with, net, prepared, run,  # noqa: E402, F401
                         said, served)
@@ -73,7 +73,7 @@ gc.freeze()
 assert gc.get_freeze_count() > 0
 from nimble.auto import hook  # what Python's start imports, before PyTorch
 import torch
-from nimble.graphs.cudnn_dropout import may_have_cudnn_dropout
+from nimble.capture.cudnn_dropout import may_have_cudnn_dropout
 assert not may_have_cudnn_dropout("cpu")
 gru = torch.nn.GRU(3, 3, 2, dropout=0.5)
 gc.freeze()

@@ -190,7 +190,7 @@ def test_graphs_for_inference(aligns, monkeypatch, capsys):
         return [weight * x]
 
     backend = ReplayingCapture()
-    monkeypatch.setattr("nimble.graphs.capture.CudaCapture", lambda: backend)
+    monkeypatch.setattr("nimble.capture.cuda_capture.CudaCapture", lambda: backend)
     monkeypatch.setattr("nimble.shim.check", lambda: None)
     monkeypatch.setattr("atexit.register", lambda *_: None)
     in_favour_of_graphs(monkeypatch)

@@ -31,7 +31,7 @@ def compile_with(trees, backend, monkeypatch):  # noqa: F811
         from torch._inductor.compile_fx import get_static_input_idxs
     except ImportError as error:
         pytest.skip(f"this PyTorch has it elsewhere: {error}")
-    monkeypatch.setattr("nimble.graphs.capture.CudaCapture", lambda: backend)
+    monkeypatch.setattr("nimble.capture.cuda_capture.CudaCapture", lambda: backend)
     monkeypatch.setattr("nimble.shim.check", lambda: None)
     monkeypatch.setattr("atexit.register", lambda *_: None)
     in_favour_of_graphs(monkeypatch)

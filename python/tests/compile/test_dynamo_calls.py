@@ -15,7 +15,7 @@ from fake import FakeCapture  # noqa: E402
 from nimble import CaptureError, Nimble  # noqa: E402
 from nimble.compile import dynamo_backend  # noqa: E402
 from nimble.compile.traced_graph import TracedGraph  # noqa: E402
-from nimble.graphs.capture import CudaCapture  # noqa: E402
+from nimble.capture.cuda_capture import CudaCapture  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
 
 BEFORE = FIRST + COMPARED

@@ -15,7 +15,7 @@ import nimble  # noqa: E402
 from gpu_nets import (  # noqa: E402, F401
     Checkpointing, Net, caches_of_its_own, deterministic, images, labels, loss_of, nets, same, sgd, step_of, train_by)
 from nimble import NimbleError, settings  # noqa: E402
-from nimble.graphs.backend import EAGER_RUNS  # noqa: E402
+from nimble.capture.backend import EAGER_RUNS  # noqa: E402
 
 
 pytestmark = pytest.mark.gpu
@@ -174,7 +174,7 @@ class Averaging(nn.Module):
 def test_what_is_launched_before_the_look(make):
     """As on an idle GPU, and taken back where the learning rate, a parameter's memory or the statistics have changed. cuDNN's batch norm
     writes to memory of cuDNN's, too."""
-    from nimble.graphs.capture import CudaCapture
+    from nimble.capture.cuda_capture import CudaCapture
     from nimble.steps.split_step import Ahead
 
     net = make().cuda()

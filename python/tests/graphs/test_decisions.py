@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nimble import shim  # noqa: E402
-from nimble.graphs import capture  # noqa: E402
+from nimble.capture import cuda_capture as capture  # noqa: E402
 
 
 class Status:

@@ -12,8 +12,8 @@ from torch import nn  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble import Nimble, NimbleError, accelerate  # noqa: E402
 from nimble.api.error_origin import raises_without_nimble  # noqa: E402
-from nimble.graphs import capture  # noqa: E402
-from nimble.graphs.capture import first_reason, no_collection  # noqa: E402
+from nimble.capture import cuda_capture as capture  # noqa: E402
+from nimble.capture.cuda_capture import first_reason, no_collection  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
 from nimble.steps import step_ops  # noqa: E402
 from training_nets import only  # noqa: E402

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 import nimble  # noqa: E402
 from fake import FakeCapture  # noqa: E402
 from nimble.errors import CaptureError, NimbleError  # noqa: E402
-from nimble.graphs.cuda_graph import quietly  # noqa: E402
+from nimble.capture.cuda_graph import quietly  # noqa: E402
 
 CALLS = 10
 

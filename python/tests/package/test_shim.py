@@ -108,7 +108,7 @@ def test_check_is_quiet_where_all_is_there(build):
 def test_memory_of_the_host_is_not_watched(monkeypatch):
     """The driver does not know it, and the device's would count as gone."""
     torch = pytest.importorskip("torch")
-    from nimble.graphs.capture import CudaCapture
+    from nimble.capture.cuda_capture import CudaCapture
 
     asked = []
     monkeypatch.setattr(shim, "MemoryWatch", lambda addresses: asked.extend(addresses) or "watch")

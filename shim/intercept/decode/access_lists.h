@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "shim/state/entry.h"
+#include "shim/intercept/decode/op.h"
 
 namespace nimble::shim::decode {
 

@@ -1,8 +1,8 @@
-// Modules, libraries and functions: feeds the function table (shim/state/function_table.h).
+// Modules, libraries and functions: feeds the function table (shim/state/code/function_table.h).
 #pragma once
 
 #include "shim/intercept/decode/memory.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 
 namespace nimble::shim::decode {
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "shim/intercept/decode/access_lists.h"
-#include "shim/state/entry.h"
+#include "shim/intercept/decode/op.h"
+#include "shim/state/contexts.h"
+#include "shim/state/default_pool.h"
 
 namespace nimble::shim::decode {
 

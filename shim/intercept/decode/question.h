@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "shim/intercept/decode/memory.h"
+#include "shim/intercept/decode/op.h"
 #include "shim/intercept/decode/stream.h"
-#include "shim/state/entry.h"
 
 namespace nimble::shim::decode {
 

@@ -1,7 +1,9 @@
 // Streams, events, waiting, capture, contexts.
 #pragma once
 
-#include "shim/state/entry.h"
+#include "shim/intercept/decode/op.h"
+#include "shim/state/contexts.h"
+#include "shim/state/stream_ref.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim::decode {
@@ -164,7 +166,7 @@ struct CaptureBegin {
 // captured so far.
 struct CaptureOrder {
   static void before(Entry entry, Call& call, CUstream stream, CUgraphNode*, std::size_t, unsigned flags) {
-    call.stream = stream_ref(entry, stream);  // although the call puts nothing on it
+    call.stream = stream_ref(entry.default_stream, stream);  // although the call puts nothing on it
     call.unordered = flags & CU_STREAM_SET_CAPTURE_DEPENDENCIES;
   }
   static void before(Entry entry, Call& call, CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*,

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "nimble/internal/call.h"
-#include "shim/process/timing.h"
+#include "shim/options/timing.h"
 #include "shim/record/observer.h"
 
 namespace nimble::shim {

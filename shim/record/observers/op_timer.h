@@ -18,7 +18,7 @@
 #include <string>
 
 #include "nimble/internal/call.h"
-#include "shim/process/timing.h"
+#include "shim/options/timing.h"
 #include "shim/record/facts/coverage.h"
 #include "shim/record/observer.h"
 #include "shim/record/observers/cupti/cupti_profiler.h"

@@ -36,6 +36,8 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+void RecordQueue::prepare() { TraceWriter::find_driver(); }
+
 // Only for a recording into memory that has ended, on a program thread: its writer makes progress, whatever the program
 // holds. A queue that writes a file lives as long as the process.
 RecordQueue::~RecordQueue() {

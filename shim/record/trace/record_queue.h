@@ -69,6 +69,10 @@ class RecordQueue {
       push_late(lock);
   }
 
+  // Looks up what the writer needs of the driver, which takes the dynamic loader's lock: by each thread that may be the
+  // first to push.
+  static void prepare();
+
   // Sets the origin of the file's times. Before the first push.
   void start_clock() { writer_.set_epoch(now_ns()); }
 

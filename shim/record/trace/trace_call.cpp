@@ -7,7 +7,7 @@
 
 #include "nimble/internal/trace.h"
 #include "shim/record/trace/trace_text.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 
 namespace nimble::shim {
 

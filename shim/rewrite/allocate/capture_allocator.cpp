@@ -2,8 +2,9 @@
 
 #include <string>
 
+#include "shim/state/contexts.h"
+#include "shim/state/default_pool.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "shim/state/contexts.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
 
 namespace nimble::shim {
 

@@ -6,7 +6,7 @@
 
 #include "shim/driver/guard.h"
 #include "shim/rewrite/context_wait.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
 
@@ -42,7 +42,7 @@ std::uint64_t WorkspaceSlots::take(CUstream stream, std::uint64_t workspace, std
   call.symbol = "cuMemAllocAsync";
   call.kind = CallKind::alloc_async;
   call.memory.kind = MemoryKind::stream_ordered;
-  call.stream = stream_ref({DefaultStream::legacy}, stream);
+  call.stream = stream_ref(DefaultStream::legacy, stream);
   call.has_stream = true;
   call.memory.size = bytes;
   if (const auto last = workspaces_.end_one(capture->id, workspace, for_one))

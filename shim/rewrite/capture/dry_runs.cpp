@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
 
@@ -20,7 +20,7 @@ std::uint64_t DryRuns::end_capture(std::uint64_t number) {
 }
 
 bool DryRuns::begin(CUstream stream) {
-  const StreamRef ref = stream_ref({DefaultStream::legacy}, stream);
+  const StreamRef ref = stream_ref(DefaultStream::legacy, stream);
   if (ref.is_legacy()) return false;
   const std::uint32_t index = thread_index();
   const std::lock_guard lock(mutex_);

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "shim/state/contexts.h"
 #include "shim/state/device_reader.h"
-#include "shim/state/entry.h"
 
 namespace nimble::shim {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

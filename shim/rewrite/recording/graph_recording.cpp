@@ -7,7 +7,7 @@
 
 #include "analyzer/base/errors.h"
 #include "nimble/internal/process/not_cancelled.h"
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
 

@@ -10,7 +10,7 @@
 #include "shim/record/observers/make_observers.h"
 #include "shim/record/trace/text_packer.h"
 #include "shim/record/trace/trace_text.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

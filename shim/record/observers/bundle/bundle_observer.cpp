@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "shim/state/image_facts.h"
+#include "shim/state/code/image_facts.h"
 
 namespace nimble::shim {
 

@@ -9,7 +9,7 @@
 #include "nimble/internal/launch_params.h"
 #include "nimble/internal/schedule.h"
 #include "shim/process/log.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 
 namespace nimble::shim {
 

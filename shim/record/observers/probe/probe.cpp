@@ -11,7 +11,7 @@
 #include "shim/process/log.h"
 #include "shim/process/per_thread.h"
 #include "shim/record/trace/record_queue.h"
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
 namespace nimble::shim {
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 #include "tests/unit/shim/intercept/decode/decode_support.h"
 
 namespace nimble::shim::decode {

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "shim/state/entry.h"
+#include "shim/state/stream_ref.h"
 #include "tests/unit/shim/record/recorder_support.h"
 
 namespace nimble::shim {
@@ -26,7 +26,7 @@ class DryRunsTest : public testing::Test {
   FakeContext context_;
   CapturesUnderWay captures_{context_};
   DryRuns runs_{captures_};
-  const std::uint64_t part_of_it_ = stream_ref({DefaultStream::legacy}, kStream).key;
+  const std::uint64_t part_of_it_ = stream_ref(DefaultStream::legacy, kStream).key;
 };
 
 TEST_F(DryRunsTest, WhatGoesPastOneIsCounted) {

@@ -1,4 +1,4 @@
-"""Tensors of a capture are dropped with its graph, which does so quietly (nimble/graphs/cuda_graph.py): PyTorch's allocator warns of each
+"""Tensors of a capture are dropped with its graph, which does so quietly (nimble/capture/cuda_graph.py): PyTorch's allocator warns of each
 that something else drops later."""
 
 import gc

@@ -1,5 +1,5 @@
 // The folder of proofs is the user's own, or there is none; what others do to it is no error.
-#include "shim/state/proof_files.h"
+#include "shim/state/code/proof_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

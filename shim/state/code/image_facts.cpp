@@ -1,4 +1,4 @@
-#include "shim/state/image_facts.h"
+#include "shim/state/code/image_facts.h"
 
 #include <elf.h>
 #include <link.h>

@@ -20,7 +20,7 @@ import torch.cuda.graphs
 
 from nimble import settings
 from nimble.errors import DiffersError
-from nimble.graphs.constants import Constants, can_follow
+from nimble.capture.constants import Constants, can_follow
 
 _ASKED = "_cuda_isCurrentStreamCapturing"  # of torch.cuda.graphs: what is_current_stream_capturing() calls, wherever it was imported to
 _space = vars(torch.cuda.graphs)

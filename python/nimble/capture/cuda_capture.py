@@ -1,4 +1,4 @@
-"""Captures work as CUDA graphs: streams, captures and their failures. CudaCapture is a nimble.graphs.backend.Backend.
+"""Captures work as CUDA graphs: streams, captures and their failures. CudaCapture is a nimble.capture.backend.Backend.
 
 Where observations are believed, libnimble.so first sees what kernels write in eager runs. Work is captured twice: once to learn
 from, in memory that is never reused, and again in memory that libnimble.so has placed by what it learned. The graph is then replayed
@@ -21,10 +21,10 @@ import torch
 
 from nimble import settings, shim
 from nimble.errors import CaptureError, GoesPastError, NimbleError
-from nimble.graphs.backend import EAGER_RUNS, Captured, RecordedWork, Split, TrainingWork, Work
-from nimble.graphs import cuda_graph
-from nimble.graphs.cuda_graph import CudaGraph, let_go, quietly
-from nimble.graphs.other_data import other_data
+from nimble.capture.backend import EAGER_RUNS, Captured, RecordedWork, Split, TrainingWork, Work
+from nimble.capture import cuda_graph
+from nimble.capture.cuda_graph import CudaGraph, let_go, quietly
+from nimble.capture.other_data import other_data
 from nimble.guards import switches
 
 DECISION_REPLAYS = 100  # at most, until libnimble.so has timed both executables

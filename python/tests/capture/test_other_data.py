@@ -3,7 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch", minversion="1.13.0a0")
-from nimble.graphs.other_data import other_data  # noqa: E402
+from nimble.capture.other_data import other_data  # noqa: E402
 from nimble.graphs.prepared import Options, prepare  # noqa: E402
 from nimble.guards.signatures import Call  # noqa: E402
 

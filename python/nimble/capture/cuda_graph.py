@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List, Optional
 import torch
 
 from nimble import shim
-from nimble.graphs.backend import MemoryWatch
+from nimble.capture.backend import MemoryWatch
 from nimble.objects.memory import storage_bytes
 
 raw_stream: "Callable[[int], int]" = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # absent without CUDA

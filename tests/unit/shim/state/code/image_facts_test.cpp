@@ -1,4 +1,4 @@
-#include "shim/state/image_facts.h"
+#include "shim/state/code/image_facts.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "shim/process/option_table.h"
+#include "shim/options/option_table.h"
 
 #include <fmt/format.h>
 

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.5")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from nimble.graphs import constants  # noqa: E402
-from nimble.graphs.constants import Constants  # noqa: E402
+from nimble.capture import constants  # noqa: E402
+from nimble.capture.constants import Constants  # noqa: E402
 from nimble.guards.op_watch import OpReads  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 
 #include <algorithm>
 #include <array>

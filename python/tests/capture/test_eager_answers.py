@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", minversion="2.5")
 from torch import nn  # noqa: E402
 from torch.cuda import is_current_stream_capturing as by_value  # noqa: E402
 from nimble import CaptureError, DiffersError, Nimble, step  # noqa: E402
-from nimble.graphs import constants  # noqa: E402
-from nimble.graphs.eager_answers import Answers  # noqa: E402
+from nimble.capture import constants  # noqa: E402
+from nimble.capture.eager_answers import Answers  # noqa: E402
 from nimble.guards import switches  # noqa: E402
 import replaying  # noqa: E402
 from replaying import ReplayingCapture  # noqa: E402
@@ -248,7 +248,7 @@ def test_reads_in_a_backward(backend):
 
 
 def test_without_releases_that_tell_who_writes(backend, monkeypatch):
-    monkeypatch.setattr("nimble.graphs.eager_answers.can_follow", lambda: False)
+    monkeypatch.setattr("nimble.capture.eager_answers.can_follow", lambda: False)
     with pytest.raises(DiffersError):
         prepared(only(positions).eval(), backend, NUMBERS)
     served(only(lambda self, x: x + asks()).eval(), backend, NUMBERS)
@@ -311,7 +311,7 @@ def test_pytorch_gets_the_truth(backend):
     """Synchronized batch norm, for one, reads on the host unless a stream captures."""
     frames = {}
     exec(compile("import torch\ndef ask():\n    return torch.cuda.is_current_stream_capturing()", "ask", "exec"), frames)
-    for name, is_eager in (("torch.nn.modules._functions", False), ("torch", False), ("nimble.graphs.capture", False),
+    for name, is_eager in (("torch.nn.modules._functions", False), ("torch", False), ("nimble.capture.cuda_capture", False),
                            ("torchvision.ops", True), ("transformers.masking_utils", True)):
         frames["__name__"] = name
         told = []

@@ -1,4 +1,4 @@
-#include "shim/process/options.h"
+#include "shim/options/options.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "nimble/internal/process/quiet_file.h"
-#include "shim/process/option_table.h"
+#include "shim/options/option_table.h"
 
 namespace nimble::shim {
 

@@ -1,4 +1,4 @@
-#include "shim/process/options.h"
+#include "shim/options/options.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/access/trust.h"
-#include "shim/process/option_table.h"
+#include "shim/options/option_table.h"
 
 namespace nimble::shim {
 namespace {

@@ -1,4 +1,4 @@
-"""The parts of nimble.graphs.capture that can be tested without a GPU."""
+"""The parts of nimble.capture.cuda_capture that can be tested without a GPU."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,7 @@ pytest.importorskip("torch", minversion="1.13.0a0")
 
 PROGRAM = """\
 import gc, sys, types, torch
-from nimble.graphs.capture import CudaGraph
+from nimble.capture.cuda_capture import CudaGraph
 class Output:
     def __init__(self, name): self.name = name
     def __del__(self): print(self.name, "is gone", flush=True)
@@ -65,7 +65,7 @@ def generator(monkeypatch):
     """The parts of CUDA that CudaCapture needs, all fake except the random numbers."""
     import torch
     from nimble import shim
-    from nimble.graphs import capture
+    from nimble.capture import cuda_capture as capture
 
     made = Generator()
 
@@ -94,7 +94,7 @@ def generator(monkeypatch):
                         "Stream": lambda: stream, "current_stream": lambda *_: stream, "synchronize": nothing, "default_generators": [made],
                         "is_current_stream_capturing": lambda: False, "get_allocator_backend": lambda: "cudaMallocAsync"}.items():
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
-    monkeypatch.setattr("nimble.graphs.cuda_graph.raw_stream", lambda _: 0)
+    monkeypatch.setattr("nimble.capture.cuda_graph.raw_stream", lambda _: 0)
     for name, value in {"learning": contextlib.nullcontext, "capture_again": nothing, "get_graph": nothing, "settle": nothing}.items():
         monkeypatch.setattr(shim, name, value)
     monkeypatch.setattr(capture, "_recover", nothing)
@@ -139,7 +139,7 @@ def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts
     """In a separate graph it would count from its own beginning."""
     import torch
     from nimble.errors import CaptureError
-    from nimble.graphs.capture import CudaCapture
+    from nimble.capture.cuda_capture import CudaCapture
 
     work, device = Checkpointed(generator, puts_back), torch.device("cuda:0")
     if puts_back:
@@ -154,7 +154,7 @@ def test_a_backward_that_draws_the_forwards_random_numbers_again(generator, puts
 @pytest.mark.parametrize("is_split", [True, False])
 def test_a_step_that_does_so_is_one_graph(generator, is_split):
     import torch
-    from nimble.graphs.capture import CudaCapture
+    from nimble.capture.cuda_capture import CudaCapture
 
     work = Checkpointed(generator)
     graphs = CudaCapture().record(work, torch.cuda.Stream(), True, False, is_split)
@@ -168,7 +168,7 @@ def test_eager_runs_are_seen_only_where_that_is_believed(generator, monkeypatch,
     """The first capture is learned from in any case: it tells what memory the second one gets."""
     import torch
     from nimble import shim
-    from nimble.graphs.capture import CudaCapture
+    from nimble.capture.cuda_capture import CudaCapture
 
     began = []
     monkeypatch.setattr(shim, "learning", lambda: contextlib.nullcontext(began.append(True)))

@@ -1,4 +1,4 @@
-#include "shim/state/proof_files.h"
+#include "shim/state/code/proof_files.h"
 
 #include <dirent.h>
 #include <sys/auxv.h>

@@ -8,7 +8,7 @@
 
 #include "nimble/internal/evidence.h"
 #include "nimble/internal/tune.h"
-#include "shim/process/timing.h"
+#include "shim/options/timing.h"
 
 namespace nimble::shim {
 

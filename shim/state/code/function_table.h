@@ -18,7 +18,7 @@
 #include "nimble/internal/call.h"
 #include "shim/process/handle_slot.h"
 #include "shim/process/per_thread.h"
-#include "shim/state/image_facts.h"
+#include "shim/state/code/image_facts.h"
 
 namespace nimble::shim {
 

@@ -1,30 +1,12 @@
-#include "shim/state/entry.h"
+#include "shim/state/contexts.h"
 
-#include <atomic>
+#include <cstdint>
 
 #include "shim/driver/real_driver.h"
-#include "shim/state/function_table.h"
+#include "shim/state/code/function_table.h"
 #include "shim/state/stream_table.h"
 
 namespace nimble::shim {
-
-namespace detail {
-
-constinit thread_local std::uint32_t t_thread_number = 0;
-
-std::uint32_t number_thread() {
-  static std::atomic<std::uint32_t> last{0};
-  return t_thread_number = last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-// It belongs to the current context. Contexts are aligned objects: their low bits are free.
-StreamRef default_stream_ref(bool per_thread) {
-  const auto base = reinterpret_cast<std::uint64_t>(current_context()) & ~std::uint64_t{3};
-  if (per_thread) return {CU_STREAM_PER_THREAD, (base ^ (std::uint64_t{thread_index()} << 48)) | 2};
-  return {CU_STREAM_LEGACY, base | 1};
-}
-
-}  // namespace detail
 
 CUcontext current_context() {
   static constinit DriverFunction<decltype(&::cuCtxGetCurrent)> get_current("cuCtxGetCurrent");
@@ -32,16 +14,6 @@ CUcontext current_context() {
   if (const auto current = get_current.get()) current(&context);
   return context;
 }
-
-namespace {
-
-std::atomic<std::uint64_t> g_default_pool_changes{0};
-
-}  // namespace
-
-bool default_pool_is_plain() { return default_pool_changes() == 0; }
-std::uint64_t default_pool_changes() { return g_default_pool_changes.load(std::memory_order_relaxed); }
-void default_pool_changed() { g_default_pool_changes.fetch_add(1, std::memory_order_relaxed); }
 
 bool primary_context_is_active(CUdevice device) {
   static constinit DriverFunction<decltype(&::cuDevicePrimaryCtxGetState)> get_state("cuDevicePrimaryCtxGetState");

@@ -1,0 +1,1 @@
+"""Captures work as CUDA graphs on the GPU, and what code asks of a stream that captures."""

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import resource
 import struct
 import subprocess
 import sys

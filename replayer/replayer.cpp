@@ -122,6 +122,7 @@ class Replayer final : public ReplaySink {
     if (last == Phase::waiting) phase_ = Phase::nothing;
     if (std::exchange(finished_, true)) return;
     if (last == Phase::playing) {
+      if (matched() == 0 && !player_->standing().aside()) counters_.not_found = player_->why_not_found();
       player_->finish();
       publish();
       decisions_.say(player_->tuning().tuners(), counters_, options_);

@@ -1,6 +1,7 @@
 #include "replayer/audit/audit.h"
 
 #include <fmt/format.h>
+#include "replayer/match/op_text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -286,10 +287,7 @@ std::string Audit::describe(const Difference& difference) const {
       object.size, difference.believed ? "which nothing should have written; it is used by" : "written by");
   const char* separator = " ";
   for (const std::uint32_t index : difference.writers) {
-    const ScheduleOp& op = schedule_.ops[index];
-    const bool launch = op.kind == CallKind::launch;
-    text += fmt::format("{}op {} ({}{}{})", separator, index, name(op.kind), launch ? " " : "",
-                        launch ? schedule_.functions[op.function].name : "");
+    text += separator + op_text(schedule_, index);
     separator = ", ";
   }
   return text;

@@ -1,7 +1,8 @@
 // Whether replay goes on: the reason why it stands aside, for good, and messages for the log.
 //
-// Code that finds a reason reports it here and goes on; StepPlayer releases the streams when the current call is done.
-// Allocates only if there is something to log. Not synchronised: the replayer's lock guards it.
+// Code that finds a reason reports it here and goes on (for what the program does: replayer/step/step_player.cpp);
+// StepPlayer releases the streams when the current call is done. Allocates only if there is something to log. Not
+// synchronised: the replayer's lock guards it.
 #pragma once
 
 #include <cuda.h>

@@ -47,6 +47,8 @@ class StepCursor {
     take_for(guess());
   }
   bool begun() const { return count_ != 0; }
+  // How many ops have come.
+  std::uint32_t count() const { return static_cast<std::uint32_t>(count_); }
   // Whether the step is over, and no other kind continues it.
   bool complete() const { return count_ == ops_.size() && !kinds_[kind_].goes_on; }
   // Whether an op has come on the stream.

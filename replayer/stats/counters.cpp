@@ -34,6 +34,7 @@ std::string Counters::write(const std::string& path) const {
     tuned(kind, kinds[i]);
   }
   json["stood_aside"] = stood_aside;
+  json["not_found"] = not_found;
   const WrittenFile written = write_own_file(path, json.dump(2) + "\n", FileKind::counters);
   if (written.error != 0)
     return fmt::format("{}: cannot write the counters there: {}. Set NIMBLE_STATS to another file.", path,

@@ -26,6 +26,7 @@ struct Counters : CounterValues {
       audits_skipped;       // segments and steps that were due for an audit, but not audited
   std::vector<Kind> kinds;  // in the schedule's order
   std::string stood_aside;  // why replay gave up for good; empty if it did not
+  std::string not_found;    // why no whole step has matched; empty if one has, or replay gave up
 
   // One line for the log (exit_line.cpp).
   std::string line() const;

@@ -33,6 +33,7 @@ std::string Counters::line() const {
     for (const auto& [reason, count] : audits_skipped) text += fmt::format(", not audited: {}: {}", reason, count);
   }
   if (!stood_aside.empty()) text += "; stood aside: " + stood_aside;
+  if (!not_found.empty()) text += "; the schedule's step was not found: " + not_found;
   return text;
 }
 

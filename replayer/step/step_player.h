@@ -96,6 +96,8 @@ class StepPlayer {
   // Whether replay goes on, and messages for the log.
   StandAside& standing() { return standing_; }
   const std::string& stood_aside() const { return standing_.why(); }
+  // Why no whole step has matched, if none has. The program has ended.
+  std::string why_not_found() { return run_.why_not_found(); }
 
   // The state by which other threads' calls are judged.
   Bystanders::State state() const {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "replayer/bystanders/bystanders.h"
+#include "replayer/match/op_text.h"
 
 namespace nimble {
 
@@ -258,6 +259,8 @@ void StepRun::diverge(const char* reason, std::uint32_t at_op) {
   if (binding_.bound()) {
     ++counters_.divergences;
     if (++counters_.reasons[reason] == 1 && at_op != kNone) tell_of_divergence(reason, at_op);
+  } else {
+    search_.note(cursor_.count(), at_op, reason, at_op != kNone ? match_.live().mismatch_at() : kNone);
   }
   cursor_.reset();
   arena_.plan().allocates(kNone, 0);
@@ -265,15 +268,15 @@ void StepRun::diverge(const char* reason, std::uint32_t at_op) {
 }
 
 void StepRun::tell_of_divergence(const char* reason, std::uint32_t at_op) {
-  const ScheduleOp& op = schedule_.ops[at_op];
-  std::string news =
-      "a step deviated from the schedule at op " + std::to_string(at_op) + " (" + std::string(name(op.kind));
-  if (op.kind == CallKind::launch && op.function != kNone)
-    news += " " + schedule_.functions[op.function].name.substr(0, 100);
-  news += std::string("): ") + reason;
+  std::string news = "a step deviated from the schedule at " + op_text(schedule_, at_op) + ": " + reason;
   const std::uint32_t at = match_.live().mismatch_at();
   if (at != kNone) news += ", in byte " + std::to_string(at) + " of its parameters";
   standing_.tell(std::move(news));
+}
+
+std::string StepRun::why_not_found() {
+  if (cursor_.begun()) search_.note(cursor_.count(), kNone, "the program ended", kNone);
+  return search_.why(schedule_);
 }
 
 void StepRun::unbind(const char* why) {

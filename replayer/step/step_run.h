@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
@@ -24,6 +25,7 @@
 #include "replayer/relaxed/step_onlookers.h"
 #include "replayer/stats/counters.h"
 #include "replayer/step/step_binding.h"
+#include "replayer/step/step_search.h"
 #include "replayer/step_order/step_streams.h"
 #include "replayer/submit/submitter.h"
 #include "replayer/tune/step_tuning.h"
@@ -62,6 +64,8 @@ class StepRun {
 
   // Whether the op goes into a graph that the program is capturing: then it does nothing now.
   bool is_captured(const Call& call) const { return captures_.takes(call, driver_.cuStreamIsCapturing_); }
+  // Why no whole step has matched, if none has. The program has ended.
+  std::string why_not_found();
   // Whether some op of the step has come, and more are expected.
   bool begun() const { return cursor_.begun(); }
   // Whether the step's last op has passed, and the driver has not had it yet.
@@ -111,6 +115,7 @@ class StepRun {
   StandAside& standing_;
   Counters& counters_;
   StepBefore before_;
+  StepSearch search_;
   bool last_due_ = false;          // see closes()
   std::uint32_t last_thread_ = 0;  // the thread of that op
 };

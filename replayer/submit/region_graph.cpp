@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "replayer/driver/result_name.h"
+#include "replayer/match/op_text.h"
 #include "replayer/step_order/program_order.h"
 
 namespace nimble {
@@ -28,16 +29,16 @@ void RegionGraph::abandon() {
 std::string RegionGraph::why_not(const Schedule& schedule) {
   for (std::uint32_t i = 0; i < schedule.ops.size(); ++i) {
     const ScheduleOp& op = schedule.ops[i];
-    if (op.submit == Submit::direct) return describe(schedule, i) + " cannot be part of a graph";
+    if (op.submit == Submit::direct) return op_text(schedule, i) + " cannot be part of a graph";
     // The order would depend on contents that had to be checked at each launch.
-    if (op.payload) return describe(schedule, i) + " copies pointers that other ops follow";
-    if (op.kind == CallKind::event_wait && op.record == kNone) return describe(schedule, i) + " waits for earlier work";
+    if (op.payload) return op_text(schedule, i) + " copies pointers that other ops follow";
+    if (op.kind == CallKind::event_wait && op.record == kNone) return op_text(schedule, i) + " waits for earlier work";
   }
   // It may have addresses of the region's own memory in unknown places, and that memory moves.
   const auto barrier =
       std::find_if(schedule.ops.begin(), schedule.ops.end(), [](const ScheduleOp& op) { return op.barrier; });
   if (schedule.arena_bytes != 0 && barrier != schedule.ops.end())
-    return describe(schedule, static_cast<std::uint32_t>(barrier - schedule.ops.begin())) +
+    return op_text(schedule, static_cast<std::uint32_t>(barrier - schedule.ops.begin())) +
            " may use any memory, and the region allocates and releases some";
   if (schedule.carries) return "its order depends on pointers that are in memory before it begins";
   if (schedule.segments.size() != 1) return "it is not a single graph";

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "nimble/internal/address_probe.h"
+#include "replayer/match/op_text.h"
 
 namespace nimble {
 
@@ -39,14 +40,6 @@ std::uint32_t beside(const Schedule& schedule, std::uint32_t index, std::span<co
 }
 
 }  // namespace
-
-std::string describe(const Schedule& schedule, std::uint32_t index) {
-  const ScheduleOp& op = schedule.ops[index];
-  std::string text = "op " + std::to_string(index) + " (" + std::string(name(op.kind));
-  if (op.kind == CallKind::launch && op.function != kNone)
-    text += " " + schedule.functions[op.function].name.substr(0, 100);
-  return text + ")";
-}
 
 std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls) {
   std::vector<std::uint8_t> result(calls.size());
@@ -98,7 +91,7 @@ std::string RegionValues::match(std::uint32_t op, const RegionCall& made) {
   again.launch.kernel_params = nullptr;
   again.launch.extra = bytes ? extra.data() : nullptr;
   const char* const reason = live_.match(op, again);
-  return reason ? describe(schedule_, op) + ": " + reason : "";
+  return reason ? op_text(schedule_, op) + ": " + reason : "";
 }
 
 std::string RegionValues::take(std::uint32_t op, const RegionCall& made) {
@@ -109,7 +102,7 @@ std::string RegionValues::take(std::uint32_t op, const RegionCall& made) {
     own_.push_back({call.memory.address, call.memory.size});
   }
   if (const std::uint32_t at = beside(schedule_, op, made.params, own_); at != kNone)
-    return describe(schedule_, op) + ": byte " + std::to_string(at) +
+    return op_text(schedule_, op) + ": byte " + std::to_string(at) +
            " of its parameters may be an address beside memory that the region allocates and releases";
   for (std::size_t at = 0; at + 8 <= made.params.size(); at += 8) {
     std::uint64_t word = 0;

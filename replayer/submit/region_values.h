@@ -32,9 +32,6 @@ struct RegionMemory {
 // Per call: whether it is an asynchronous allocation that outlives the region.
 std::vector<std::uint8_t> lasting(std::span<const RegionCall> calls);
 
-// An op of a region, in words.
-std::string describe(const Schedule& schedule, std::uint32_t op);
-
 class RegionValues {
  public:
   // All must outlive it. `earlier` are the allocations from before the region.

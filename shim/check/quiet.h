@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/patience.h"
 
 namespace nimble::shim {
 
@@ -31,17 +32,13 @@ class Quiet {
   // Whether the calling thread, which is in no call, is alone from now on, until end().
   bool begin(std::chrono::milliseconds patience) {
     const NotCancelled not_cancelled;
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (alone_.exchange(true)) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(kLook);
-    }
+    Patience left(patience);
+    while (alone_.exchange(true))
+      if (!left.sleep(kLook)) return false;
     while (inside_.load() != 0) {
-      if (std::chrono::steady_clock::now() > until) {
-        alone_.store(false);
-        return false;
-      }
-      std::this_thread::sleep_for(kLook);
+      if (left.sleep(kLook)) continue;
+      alone_.store(false);
+      return false;
     }
     return true;
   }

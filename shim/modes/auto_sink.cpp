@@ -11,6 +11,7 @@
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
+#include "nimble/internal/process/patience.h"
 #include "shim/process/log.h"
 
 namespace nimble::shim {
@@ -145,13 +146,14 @@ void AutoSink::mark(bool begins, const char* name, std::uint32_t thread) noexcep
 void AutoSink::wait_for_look(const Recording& recording) const {
   const NotCancelled not_cancelled;
   const std::uint64_t target = recording.target.load(std::memory_order_relaxed);
-  const auto end = std::chrono::steady_clock::now() + options_.wait;
+  Patience patience(options_.wait);
   const auto goes_on = [&] {
     const Phase phase = phase_.load(std::memory_order_acquire);
     return phase == Phase::analyzing ||
            (phase == Phase::recording && recording.target.load(std::memory_order_relaxed) == target);
   };
-  while (goes_on() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (goes_on() && patience.sleep(std::chrono::milliseconds(1))) {
+  }
   // Do not wait again at every call for a look that takes longer or never comes.
   if (goes_on()) recording.waited_for.store(target, std::memory_order_relaxed);
 }

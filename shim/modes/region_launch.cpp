@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/patience.h"
 #include "replayer/driver/current_context.h"
 #include "shim/driver/guard.h"
 #include "shim/modes/region_sink.h"
@@ -98,12 +99,10 @@ CUresult RegionSink::launch_in_an_order(ProgramRegion& region, const StreamRef& 
 
 bool RegionSink::give_graphs_back(const Call& call) {
   if (!loaded_.load(std::memory_order_acquire)) return false;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  Patience patience(kPatience);
   const auto gets = [&](const auto& try_it) {
-    while (!try_it()) {
-      if (std::chrono::steady_clock::now() >= end) return false;
-      std::this_thread::sleep_for(kBetweenTries);
-    }
+    while (!try_it())
+      if (!patience.sleep(kBetweenTries)) return false;
     return true;
   };
   const NotCancelled not_cancelled;

@@ -9,7 +9,8 @@
 // pipe or a terminal is full, the program does not wait for its reader: after a moment the line is dropped.
 //
 // With NIMBLE_LOG_FILE lines go there instead: appended to a file that only its owner may read; links are not followed.
-// If it cannot be opened, stderr says so once, and gets the lines.
+// If it cannot be opened, stderr says so once, and gets the lines. What users call the levels: the row `log` of
+// nimble/internal/options.def.
 //
 // Any thread, at any time, in signal handlers that end the process and in forked children: no lock is taken, and no
 // line raises a signal.

@@ -8,6 +8,7 @@
 
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
+#include "nimble/internal/process/patience.h"
 
 namespace nimble::shim {
 
@@ -56,12 +57,13 @@ bool is_done_within(std::chrono::milliseconds patience, CUcontext cu_context, Ca
     return false;
   }
   const NotCancelled not_cancelled;
-  const auto end = std::chrono::steady_clock::now() + patience;
+  Patience left(patience);
   const auto is_over = [&] {
     const State now = state->load(std::memory_order_acquire);
     return now == State::done || now == State::failed;
   };
-  while (!is_over() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
+  while (!is_over() && left.sleep(kLook)) {
+  }
   State expected = State::begun;
   if (!state->compare_exchange_strong(expected, State::given_up) && !is_over()) std::this_thread::sleep_for(kEntering);
   return state->load(std::memory_order_acquire) == State::done;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/patience.h"
 #include "shim/state/digest.h"
 
 namespace nimble::shim {
@@ -51,12 +52,11 @@ DeviceReader::Outcome DeviceReader::settle(CUstream stream) {
   CUresult state = record_(event, stream);
   if (state == CUDA_SUCCESS) {
     const NotCancelled not_cancelled;
-    const auto deadline = std::chrono::steady_clock::now() + patience_;
+    Patience patience(patience_);
     std::chrono::microseconds nap = kShortestNap;
     for (int polls = 0; (state = query_(event)) == CUDA_ERROR_NOT_READY; ++polls) {
-      if (std::chrono::steady_clock::now() > deadline) break;
       if (polls < kEagerPolls) continue;
-      std::this_thread::sleep_for(nap);
+      if (!patience.sleep(nap)) break;
       nap = std::min(nap * 2, kLongestNap);
     }
   }

@@ -229,6 +229,28 @@ class Signals(SignalTest):
         self.assertGreater(closed, 0)
 
 
+class OwnWorld(LifeTest):
+    """What a program has put in the place of what all use."""
+
+    def same(self, word, **settings):
+        plain = self.run_program(["own_world", word])
+        for mode in ("off", "record", "auto", "regions", "graphs", "check"):
+            with self.subTest(mode):
+                graphs = {"NIMBLE_GRAPHS": "rewrite"} if mode == "graphs" else {}
+                done = self.run_program(["own_world", word], mode="off" if mode == "graphs" else mode, timeout=60,
+                                        NIMBLE_TRACE=self.path("trace.json"), **graphs, **settings)
+                self.assertEqual(done.stdout, plain.stdout)
+        return plain.stdout
+
+    def test_a_clock_that_stands_still(self):
+        self.same("clock", NIMBLE_AUTO_WAIT=500)
+
+    def test_a_sandbox_that_answers_system_calls(self):
+        # Its handler would be called on a thread of a sanitizer's, too.
+        if not harness.BUILD.preload_first and self.same("sandbox", NIMBLE_AUTO_WAIT=500).startswith("no filters"):
+            self.skipTest("the kernel takes no filters")
+
+
 class Subinterpreters(LifeTest):
     SCRIPT = """
 import {module} as interpreters

@@ -28,6 +28,17 @@ class Replay(ProgramTest):
         self.assertEqual(stats["graph_launches"] % 199, 0, stats)
         self.assertEqual(done.stderr, "")
 
+    def test_why_no_step_was_found(self):
+        self.assertEqual(self.replay(["chaos", 20, 0])[1]["not_found"], "")
+        ops = self.read_json("schedule.json")["ops"]
+        for args, why in ((["answers", "step", 40, 40, 1, 0], rf"^no call was its first, op 0 \({ops[0]['kind']}.*\)$"),
+                          (["chaos", 1, 5], rf"^at most [0-9]+ of its {len(ops)} ops came, and then .")):
+            plain = self.run_program(args)
+            done, stats = self.replay(args, NIMBLE_LOG="info")
+            self.assertEqual((plain.stdout, stats["steps_replayed"]), (done.stdout, 0))
+            self.assertRegex(stats["not_found"], why)
+            self.assertIn("; the schedule's step was not found: " + stats["not_found"], done.stderr)
+
     def test_every_order_that_the_schedule_allows_gives_the_same_result(self):
         plain = self.run_program(["chaos", 60, 0])
         for seed in harness.BUILD.seeds(40):

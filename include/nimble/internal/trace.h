@@ -1,4 +1,5 @@
-// The records of a trace: what shim/ writes and analyzer/ reads. docs/reference/formats.md has the grammar on disk.
+// The records of a trace: what shim/record/trace/ writes and analyzer/input/ reads. docs/reference/formats.md has the
+// grammar on disk.
 //
 // Plain data without behaviour; not synchronised.
 #pragma once

@@ -24,6 +24,7 @@ from nimble.capture.backend import Backend
 from nimble.capture.cuda_capture import CudaCapture
 from nimble.guards import autocast_cache, switches
 from nimble.nesting import nesting
+from nimble.objects.memory import has_room
 from nimble.settings import Settings
 
 _MOST_LINES = 40
@@ -48,7 +49,7 @@ class Auto:
         found = self._modules.get(id(module))
         if found is not None:
             return found[1]
-        made = AutoModule(type(module), self._backend, self.settings, switches.has_room, self._clock, self.threads)
+        made = AutoModule(type(module), self._backend, self.settings, has_room, self._clock, self.threads)
         try:
             made.why_eager = why_skipped(module, self.settings)
         except Exception as error:

@@ -162,7 +162,7 @@ class _Ours:
             return model
         from nimble.compile.compiled_function import CompiledFunction
         from nimble.capture.cuda_capture import CudaCapture
-        from nimble.guards.switches import has_room
+        from nimble.objects.memory import has_room
 
         made = CompiledFunction(model, inputs, static, written, CudaCapture(), self._settings,
                                 lambda device: has_room(device, _ROOM))

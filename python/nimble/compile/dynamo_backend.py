@@ -23,7 +23,7 @@ from nimble.errors import NimbleError
 from nimble.capture.backend import Backend
 from nimble.capture.cuda_capture import CudaCapture
 from nimble.graphs.graph_io import GraphReport, Options
-from nimble.guards.switches import has_room
+from nimble.objects.memory import has_room
 
 _ROOM = 16  # 1/16 of the GPU's memory must stay free
 _OPTIONS: "Dict[str, Tuple[Any, ...]]" = {"kernels": ("eager", "inductor"), "multi_stream": (True, False), "training": (False, True)}

@@ -1,5 +1,5 @@
 """PyTorch's state outside of modules: the switches that kernels are chosen by, and conditions that keep a graph from serving
-a call, such as a lack of memory.
+a call.
 
 Each thread sees its own state where PyTorch keeps it per thread. Any thread."""
 
@@ -210,15 +210,6 @@ def has_other_ranks() -> bool:
     """Whether there are other ranks. Collectives of a call that runs more often than theirs would never end."""
     distributed: Any = torch.distributed
     return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
-
-
-def has_room(device: torch.device, share: int = 4) -> bool:
-    """Whether 1/`share` of the GPU's memory is free for another graph."""
-    if device.type != "cuda":
-        return True
-    free, total = torch.cuda.mem_get_info(device)
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return free + max(0, unused) >= total // share
 
 
 def is_capturing(device_type: str) -> bool:

@@ -90,3 +90,12 @@ def is_array(value: Any) -> bool:
     """Whether the value is an array or a number of NumPy, by its type, whatever its __class__ says."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and issubclass(type(value), (numpy.ndarray, numpy.generic))
+
+
+def has_room(device: torch.device, share: int = 4) -> bool:
+    """Whether 1/`share` of the GPU's memory is free for another graph."""
+    if device.type != "cuda":
+        return True
+    free, total = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + max(0, unused) >= total // share

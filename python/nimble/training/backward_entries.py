@@ -12,7 +12,7 @@ import torch
 from nimble.errors import NimbleError
 from nimble.capture.backend import Captured
 from nimble.objects.memory import once, overlaps, repeats_of
-from nimble.training.gradient_copies import Copies
+from nimble.training.copies_out import Copies
 
 Pattern = Tuple[Optional[Tuple[int, ...]], ...]  # for each output the strides of its gradient, or None
 

@@ -20,7 +20,7 @@ from nimble.graphs.first_replay import RunResult, check_first_replay
 from nimble.graphs.graph_io import GraphReport, Options, report
 from nimble.nesting import preparing
 from nimble.training.backward_entries import BackwardEntry, Pattern, pattern_of
-from nimble.training.gradient_copies import Copies
+from nimble.training.copies_out import Copies
 from nimble.training.training_nodes import Gradients
 from nimble.training.training_work import BackwardWork, ForwardWork
 

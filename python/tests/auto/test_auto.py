@@ -327,7 +327,7 @@ def test_copies_and_state_are_unaffected(auto, backend, net):
 
 
 def test_no_room(auto, backend, net, monkeypatch):
-    monkeypatch.setattr(switches, "has_room", lambda *_: False)
+    monkeypatch.setattr(calls, "has_room", lambda *_: False)
     run(net, 9)
     assert backend.captures == 0 and served(auto, net).reasons()[0][0].startswith("less than a quarter")
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", minversion="1.13.0a0")
 from torch import nn  # noqa: E402
 from nimble import Nimble, NimbleError  # noqa: E402
 from nimble.objects.memory import storage_address  # noqa: E402
-from nimble.training.gradient_copies import Copies  # noqa: E402
+from nimble.training.copies_out import Copies  # noqa: E402
 from training_nets import both, data, grads, only, pair, replays, same, steps  # noqa: E402, F401
 
 

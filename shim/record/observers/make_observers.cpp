@@ -11,7 +11,7 @@ RecordObservers make_observers(const ObserverOptions& options, CallContext& cont
   RecordObservers observers;
   if (!options.bundle.empty())
     observers.push_back(
-        std::make_unique<BundleObserver>(CaptureOptions{options.bundle, options.bundle_limit_bytes}, context));
+        std::make_unique<BundleObserver>(StepSaverOptions{options.bundle, options.bundle_limit_bytes}, context));
   if (options.probe)
     observers.push_back(std::make_unique<ProbeObserver>(options.probe_limit_bytes, options.probe_first,
                                                         options.probe_on_request, context));

@@ -8,6 +8,7 @@
 #include "nimble/internal/process/memory_reserve.h"
 #include "nimble/internal/process/not_cancelled.h"
 #include "nimble/internal/process/own_thread.h"
+#include "nimble/internal/process/patience.h"
 #include "shim/driver/guard.h"
 #include "shim/process/host_room.h"
 #include "shim/process/log.h"
@@ -237,11 +238,10 @@ bool RecordQueue::stop(Ending ending) noexcept {
 
 bool RecordQueue::let_end() noexcept {
   const NotCancelled not_cancelled;
-  const auto until = std::chrono::steady_clock::now() + kPatienceForMemory;
+  Patience patience(kPatienceForMemory);
   while (started_ && !ended_.load(std::memory_order_acquire)) {
-    if (std::chrono::steady_clock::now() > until) return false;
     turn_.give();
-    std::this_thread::sleep_for(kLook);
+    if (!patience.sleep(kLook)) return false;
   }
   return true;
 }
@@ -277,17 +277,12 @@ void RecordQueue::close(bool interrupted) noexcept {
     wake_writer_.notify_one();
   }
   const NotCancelled not_cancelled;
-  const std::chrono::milliseconds patience = interrupted ? kPatienceInside : kPatience;
+  Patience patience(interrupted ? kPatienceInside : kPatience);
   std::uint64_t seen = writer_.progress();
-  auto since = std::chrono::steady_clock::now();
-  while (!closed_.load(std::memory_order_acquire)) {
-    std::this_thread::sleep_for(kLook);
-    const auto now = std::chrono::steady_clock::now();
+  while (!closed_.load(std::memory_order_acquire) && patience.sleep(kLook)) {
     if (const std::uint64_t progress = writer_.progress(); progress != seen) {
       seen = progress;
-      since = now;
-    } else if (now - since > patience) {
-      return;
+      patience.begin_anew();
     }
   }
 }

@@ -1,4 +1,5 @@
-// A call's arguments, as written to its event in a trace. analyzer/input/trace_reader_calls.cpp reads them.
+// A call's arguments, as written to its event in a trace. analyzer/input/trace_reader_calls.cpp reads them into the
+// records of nimble/internal/trace.h.
 //
 // No state; used by the writer's thread.
 #pragma once

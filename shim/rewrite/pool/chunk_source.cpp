@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/patience.h"
 #include "shim/state/contexts.h"
 #include "shim/state/device_reader.h"
 
@@ -57,9 +58,9 @@ CUresult ChunkSource::ask_pool(CUdeviceptr& base, std::uint64_t bytes) const {
   result = get(&base, bytes, stream);
   if (result == CUDA_SUCCESS) {
     const NotCancelled not_cancelled;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while ((result = query(stream)) == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(kPatience / 10'000);
+    Patience patience(kPatience);
+    while ((result = query(stream)) == CUDA_ERROR_NOT_READY && patience.sleep(kPatience / 10'000)) {
+    }
     if (result != CUDA_SUCCESS) free(base, stream);
   }
   destroy(stream);

@@ -7,6 +7,7 @@
 
 #include "analyzer/base/errors.h"
 #include "nimble/internal/process/not_cancelled.h"
+#include "nimble/internal/process/patience.h"
 #include "shim/state/stream_ref.h"
 
 namespace nimble::shim {
@@ -40,11 +41,9 @@ void GraphRecording::end() noexcept {
 bool GraphRecording::catch_up_to(std::uint64_t records) {
   recorder_.hurry();
   const NotCancelled not_cancelled;
-  const auto since = std::chrono::steady_clock::now();
-  while (recorder_.written() < records && !store_->full()) {
-    if (recorder_.failed() || std::chrono::steady_clock::now() - since > kPatience) return false;
-    std::this_thread::sleep_for(kLook);
-  }
+  Patience patience(kPatience);
+  while (recorder_.written() < records && !store_->full())
+    if (recorder_.failed() || !patience.sleep(kLook)) return false;
   return true;
 }
 

@@ -6,7 +6,8 @@
 //     return CUDA_SUCCESS;
 //   }
 //
-// Bodies run under the driver's mutex.
+// Each stands in the file of its subject; a new name also has a row in tests/simcuda/driver/entry_versions.def if it is
+// versioned. Bodies run under the driver's mutex.
 #pragma once
 
 #include <cstdint>

@@ -66,6 +66,8 @@ TEST(OwnThread, GetsNoSignalsAndIsNotJoined) {
   wait_for(done);
   for (const int signal : {SIGINT, SIGTERM, SIGALRM, SIGPROF, SIGUSR1, SIGCHLD, SIGPIPE})
     EXPECT_EQ(sigismember(&blocked, signal), 1) << signal;
+  for (const int own : {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+    EXPECT_EQ(sigismember(&blocked, own), 0) << "of the thread's own doing: " << own;
   EXPECT_EQ(detached, PTHREAD_CREATE_DETACHED);
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   for (int signal = 1; signal < SIGRTMIN; ++signal)

@@ -1,18 +1,18 @@
-// The observer of a recording that saves a step of the program (shim/record/observers/bundle/capture.h).
+// The observer of a recording that saves a step of the program (shim/record/observers/bundle/step_saver.h).
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "shim/record/observer.h"
-#include "shim/record/observers/bundle/capture.h"
+#include "shim/record/observers/bundle/step_saver.h"
 
 namespace nimble::shim {
 
 class BundleObserver final : public RecordObserver {
  public:
   // `context` must outlive it.
-  BundleObserver(CaptureOptions options, CallContext& context);
+  BundleObserver(StepSaverOptions options, CallContext& context);
 
   bool start(const Times&) override;
   void before(const Call& call, std::uint64_t, const std::atomic<bool>& any_captures) override;
@@ -22,12 +22,12 @@ class BundleObserver final : public RecordObserver {
   void forked() noexcept override;
 
  private:
-  BundleCapture* ready() const { return ready_.load(std::memory_order_acquire); }
+  StepSaver* ready() const { return ready_.load(std::memory_order_acquire); }
 
-  const CaptureOptions options_;
+  const StepSaverOptions options_;
   CallContext& context_;
-  std::unique_ptr<BundleCapture> capture_;
-  std::atomic<BundleCapture*> ready_{nullptr};  // capture_ once it has begun
+  std::unique_ptr<StepSaver> capture_;
+  std::atomic<StepSaver*> ready_{nullptr};  // capture_ once it has begun
 };
 
 }  // namespace nimble::shim

@@ -5,8 +5,8 @@ import random
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.1")
-from nimble.training import gradient_copies  # noqa: E402
-from nimble.training.gradient_copies import Copies  # noqa: E402
+from nimble.training import copies_out  # noqa: E402
+from nimble.training.copies_out import Copies  # noqa: E402
 
 DTYPES = [torch.float32, torch.float16, torch.complex64]
 
@@ -24,13 +24,13 @@ def a_tensor(choose, shape, dtype):
 @pytest.fixture
 def lists(monkeypatch):
     """The arguments of the function that copies many at once, as pairs of lists."""
-    given, copy = [], gradient_copies._copy_many
+    given, copy = [], copies_out._copy_many
 
     def noted(targets, sources):
         given.append((list(targets), list(sources)))
         return copy(targets, sources)
 
-    monkeypatch.setattr(gradient_copies, "_copy_many", noted)
+    monkeypatch.setattr(copies_out, "_copy_many", noted)
     return given
 
 

@@ -1,4 +1,4 @@
-// The memory that a BundleCapture reads: all live memory, and host sources and destinations of copies.
+// The memory that a StepSaver reads: all live memory, and host sources and destinations of copies.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "replayer/driver/result_name.h"
 #include "shim/process/host_memory.h"
-#include "shim/record/observers/bundle/capture.h"
+#include "shim/record/observers/bundle/step_saver.h"
 
 namespace nimble::shim {
 
@@ -30,7 +30,7 @@ static_assert(kPortion % kBundlePiece == 0);
 
 }  // namespace
 
-bool BundleCapture::settle_all(const Call& call) {
+bool StepSaver::settle_all(const Call& call) {
   const RelaxedCaptures relaxed(context_);
   for (const auto& [key, stream] : streams_) {
     // We cannot name another thread's per-thread default stream; its ops would end the window anyway.
@@ -50,7 +50,7 @@ bool BundleCapture::settle_all(const Call& call) {
   return true;
 }
 
-bool BundleCapture::readable(const BundleObject& object, std::string& why) const {
+bool StepSaver::readable(const BundleObject& object, std::string& why) const {
   if (object.memory == MemoryKind::external) why = "another process or another API reaches it, too";
   if (object.memory != MemoryKind::mapped) return why.empty();
   // Reading memory that the device may not reach would put an error into the program's context.
@@ -70,7 +70,7 @@ bool BundleCapture::readable(const BundleObject& object, std::string& why) const
 }
 
 // Notes which objects the bytes may point to. Addresses lie at multiples of 8, as every portion does.
-void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
+void StepSaver::scan(Object& object, std::span<const std::uint8_t> bytes) {
   if (live_.empty()) return;
   const std::uint64_t low = live_.begin()->first, high = live_.rbegin()->first + live_.rbegin()->second.size;
   for (std::size_t at = 0; at + 8 <= bytes.size(); at += 8) {
@@ -85,8 +85,8 @@ void BundleCapture::scan(Object& object, std::span<const std::uint8_t> bytes) {
 
 // Reads host memory, which may not exist: the driver has not checked the call yet, or the program has unmapped it. The
 // objects that it points to go to `leads`, if given. Returns why it could not be read.
-std::string BundleCapture::read_host(std::uint64_t address, std::uint64_t size, Object* leads,
-                                     ContentStore::Writer& writer) {
+std::string StepSaver::read_host(std::uint64_t address, std::uint64_t size, Object* leads,
+                                 ContentStore::Writer& writer) {
   std::vector<std::uint8_t> buffer(std::min(size, kPortion));
   for (std::uint64_t at = 0; at < size; at += buffer.size()) {
     const std::span bytes(buffer.data(), std::min<std::uint64_t>(buffer.size(), size - at));
@@ -99,7 +99,7 @@ std::string BundleCapture::read_host(std::uint64_t address, std::uint64_t size, 
   return {};
 }
 
-void BundleCapture::read(Object& object, CUstream stream, BundleContent& content) {
+void StepSaver::read(Object& object, CUstream stream, BundleContent& content) {
   ContentStore::Writer writer(window_->store, content);
   if (is_hosts(object.facts.memory)) {
     if (const std::string why = read_host(object.facts.address, object.facts.size, &object, writer); !why.empty())
@@ -116,7 +116,7 @@ void BundleCapture::read(Object& object, CUstream stream, BundleContent& content
     object.unreadable = "the driver returns " + result_name(reader_.error()) + " when it is read";
 }
 
-void BundleCapture::read_all(const Call& call, std::optional<BundleContent> BundleObject::*which) try {
+void StepSaver::read_all(const Call& call, std::optional<BundleContent> BundleObject::*which) try {
   const RelaxedCaptures relaxed(context_);
   for (const auto& [base, live] : live_) {
     if (live.object == kNone) continue;
@@ -129,7 +129,7 @@ void BundleCapture::read_all(const Call& call, std::optional<BundleContent> Bund
   give_up(std::string("all live memory, whether the step reaches it or not, takes ") + limit.what());
 }
 
-bool BundleCapture::is_host_memory(std::uint64_t address) const {
+bool StepSaver::is_host_memory(std::uint64_t address) const {
   const auto ask =
       reinterpret_cast<decltype(&::cuPointerGetAttribute)>(context_.driver_symbol("cuPointerGetAttribute"));
   unsigned type = 0;
@@ -139,7 +139,7 @@ bool BundleCapture::is_host_memory(std::uint64_t address) const {
 }
 
 // Whether live memory covers all of it. Mappings may be adjacent.
-bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
+bool StepSaver::covers(std::uint64_t address, std::uint64_t size) {
   for (std::uint64_t done = 0; done < size;) {
     const auto found = find(address + done);
     if (found == live_.end()) return false;
@@ -150,7 +150,7 @@ bool BundleCapture::covers(std::uint64_t address, std::uint64_t size) {
 
 // A copy takes its host source as it is when the program calls. The driver has not accepted the call yet: it may refuse
 // it for what looks wrong here, and then it is not part of the step.
-void BundleCapture::take_source(const Call& call) {
+void StepSaver::take_source(const Call& call) {
   const auto found = find(call.transfer.src.address);
   if (found != live_.end() && !is_hosts(found->second.memory)) return;
   if (found == live_.end() && !call.transfer.host_source && !is_host_memory(call.transfer.src.address))
@@ -177,7 +177,7 @@ void BundleCapture::take_source(const Call& call) {
 }
 
 // A copy to pageable host memory is over when the call returns.
-void BundleCapture::take_result(const Call& call) {
+void StepSaver::take_result(const Call& call) {
   if (find(call.transfer.dst.address) != live_.end()) return;
   if (!is_host_memory(call.transfer.dst.address))
     return refuse(std::string(call.symbol) + " writes memory that the recorder does not know");

@@ -1,6 +1,6 @@
-// BundleCapture with a driver whose memory is the test's own: what it does with calls that are wrong, and with failures
+// StepSaver with a driver whose memory is the test's own: what it does with calls that are wrong, and with failures
 // of its own.
-#include "shim/record/observers/bundle/capture.h"
+#include "shim/record/observers/bundle/step_saver.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -119,7 +119,7 @@ class CaptureTest : public testing::Test {
 
   Driver driver_;
   std::vector<std::uint8_t> memory_ = std::vector<std::uint8_t>(4096), host_ = std::vector<std::uint8_t>(64);
-  BundleCapture capture_{{"/nowhere/bundle", 1 << 20}, driver_};
+  StepSaver capture_{{"/nowhere/bundle", 1 << 20}, driver_};
   std::uint64_t seq_ = 0;
 };
 

@@ -30,7 +30,7 @@
 
 namespace nimble::shim {
 
-struct CaptureOptions {
+struct StepSaverOptions {
   std::string folder;
   std::uint64_t limit_bytes = 0;
 };
@@ -38,9 +38,9 @@ struct CaptureOptions {
 // How long to wait for work in flight.
 inline constexpr std::chrono::milliseconds kCapturePatience{10'000};
 
-class BundleCapture {
+class StepSaver {
  public:
-  BundleCapture(CaptureOptions options, CallContext& context);
+  StepSaver(StepSaverOptions options, CallContext& context);
 
   // Before the driver is called. `any_captures`: whether a stream may be capturing.
   void before(const Call& call, bool any_captures) noexcept;
@@ -115,7 +115,7 @@ class BundleCapture {
   void refuse(const std::string& why, Refusal how = Refusal::for_good);
   void give_up(const std::string& why) noexcept;
 
-  const CaptureOptions options_;
+  const StepSaverOptions options_;
   BundleFolder folder_;
   CallContext& context_;
   std::atomic<bool> off_{false};

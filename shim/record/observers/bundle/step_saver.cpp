@@ -1,4 +1,4 @@
-#include "shim/record/observers/bundle/capture.h"
+#include "shim/record/observers/bundle/step_saver.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,19 +19,19 @@ constexpr int kMostAttempts = 16;
 
 }  // namespace
 
-BundleCapture::BundleCapture(CaptureOptions options, CallContext& context)
+StepSaver::StepSaver(StepSaverOptions options, CallContext& context)
     : options_(std::move(options)), context_(context), reader_(context, kCapturePatience) {
   if (!reader_.why_not().empty()) give_up("the driver has no " + reader_.why_not());
 }
 
-BundleCapture::LiveMap::iterator BundleCapture::find(std::uint64_t address) {
+StepSaver::LiveMap::iterator StepSaver::find(std::uint64_t address) {
   auto at = live_.upper_bound(address);
   if (at == live_.begin()) return live_.end();
   --at;
   return address - at->first < at->second.size ? at : live_.end();
 }
 
-void BundleCapture::forget(const Call& call) {
+void StepSaver::forget(const Call& call) {
   if (call.kind == CallKind::context_end) {
     live_.clear();
     streams_.clear();
@@ -44,7 +44,7 @@ void BundleCapture::forget(const Call& call) {
     at = live_.erase(at);
 }
 
-void BundleCapture::allocated(const Call& call) {
+void StepSaver::allocated(const Call& call) {
   if (call.memory.address == 0 || call.memory.size == 0) return;
   auto at = live_.lower_bound(call.memory.address);
   if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > call.memory.address)
@@ -71,7 +71,7 @@ void BundleCapture::allocated(const Call& call) {
 }
 
 // Variables that a kernel's code touches, and that the program has never looked up.
-void BundleCapture::add_globals(const Call& call) {
+void StepSaver::add_globals(const Call& call) {
   if (call.kind != CallKind::launch) return;
   const FunctionInfo& function = context_.function(call.launch.function);
   if (!function.proof) return;
@@ -86,7 +86,7 @@ void BundleCapture::add_globals(const Call& call) {
 }
 
 // As the analyzer's op_signature: what the op does, without the addresses and numbers in its parameters.
-std::uint64_t BundleCapture::signature_of(const Call& call) const {
+std::uint64_t StepSaver::signature_of(const Call& call) const {
   std::uint64_t hash = 0;
   const auto add = [&](std::uint64_t value) {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
@@ -121,7 +121,7 @@ std::uint64_t BundleCapture::signature_of(const Call& call) const {
 }
 
 // Every word of its arguments that points into a live object.
-void BundleCapture::gather_pointers(const Call& call) {
+void StepSaver::gather_pointers(const Call& call) {
   pointers_.clear();
   const auto look_at = [&](std::uint64_t word) {
     if (!could_be_address(word)) return;
@@ -145,19 +145,19 @@ void BundleCapture::gather_pointers(const Call& call) {
     for (const ProvenGlobal& global : function.proof->globals) look_at(global.address);
 }
 
-void BundleCapture::before(const Call& call, bool any_captures) noexcept {
+void StepSaver::before(const Call& call, bool any_captures) noexcept {
   if (off_.load(std::memory_order_relaxed)) return;
   guarded([&] { look_before(call, any_captures); });
 }
 
-void BundleCapture::after(const Call& call, CUresult result, std::uint64_t seq) noexcept {
+void StepSaver::after(const Call& call, CUresult result, std::uint64_t seq) noexcept {
   if (off_.load(std::memory_order_relaxed) || !call.traced) return;
   guarded([&] { look_after(call, result, seq); });
 }
 
 // Runs `look` and handles its failure under the lock. Saving may be over by the time the lock is taken.
 template <class Look>
-void BundleCapture::guarded(const Look& look) noexcept {
+void StepSaver::guarded(const Look& look) noexcept {
   const std::lock_guard lock(mutex_);
   if (off_.load(std::memory_order_relaxed)) return;
   try {
@@ -167,7 +167,7 @@ void BundleCapture::guarded(const Look& look) noexcept {
   }
 }
 
-void BundleCapture::look_before(const Call& call, bool any_captures) {
+void StepSaver::look_before(const Call& call, bool any_captures) {
   if (call.ends == Ends::stream) streams_.erase(call.stream.key);
   if (call.ends == Ends::code && window_) refuse("code was unloaded in the middle of the step");
   if (!call.traced) return;
@@ -198,7 +198,7 @@ void BundleCapture::look_before(const Call& call, bool any_captures) {
   forget(call);
 }
 
-void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t seq) {
+void StepSaver::look_after(const Call& call, CUresult result, std::uint64_t seq) {
   if (result != CUDA_SUCCESS) {
     if (window_ && is_op(call.kind)) refuse("the driver refused an op of the step", Refusal::this_time);
     return;
@@ -219,7 +219,7 @@ void BundleCapture::look_after(const Call& call, CUresult result, std::uint64_t 
 }
 
 // What in the step a bundle could not reproduce; null if nothing.
-const char* BundleCapture::why_not_replayable(const Call& call) const {
+const char* StepSaver::why_not_replayable(const Call& call) const {
   switch (call.kind) {
     case CallKind::launch:
       for (std::uint32_t i = 0; i < call.launch.attribute_count; ++i)
@@ -243,7 +243,7 @@ const char* BundleCapture::why_not_replayable(const Call& call) const {
   }
 }
 
-bool BundleCapture::begin(const Call& call, std::uint32_t period) {
+bool StepSaver::begin(const Call& call, std::uint32_t period) {
   if (++attempts_ > kMostAttempts) {
     give_up("after " + std::to_string(kMostAttempts) + " attempts: " + why_none_);
     return false;
@@ -264,12 +264,12 @@ bool BundleCapture::begin(const Call& call, std::uint32_t period) {
   return window_ != nullptr;
 }
 
-void BundleCapture::touch(std::uint64_t address) {
+void StepSaver::touch(std::uint64_t address) {
   const auto found = find(address);
   if (found != live_.end() && found->second.object != kNone) window_->objects[found->second.object].touched = true;
 }
 
-void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
+void StepSaver::take_op(const Call& call, std::uint64_t seq) {
   Bundle& bundle = window_->bundle;
   if (window_->images.empty()) bundle.first_seq = seq;
   bundle.last_seq = seq;
@@ -293,13 +293,13 @@ void BundleCapture::take_op(const Call& call, std::uint64_t seq) {
   window_->images.push_back(image);
 }
 
-void BundleCapture::end(const Call& call) {
+void StepSaver::end(const Call& call) {
   if (settle_all(call)) read_all(call, &BundleObject::end);
   if (window_) save();
 }
 
 // Keeps the objects that the step can reach, and writes the bundle.
-void BundleCapture::save() {
+void StepSaver::save() {
   Window& window = *window_;
   std::vector<std::uint32_t> open;
   for (std::uint32_t i = 0; i < window.objects.size(); ++i)
@@ -347,13 +347,13 @@ void BundleCapture::save() {
   window_.reset();
 }
 
-void BundleCapture::refuse(const std::string& why, Refusal how) {
+void StepSaver::refuse(const std::string& why, Refusal how) {
   why_none_ = why;
   if (how == Refusal::for_good && window_ && watch_.repeats(window_->period)) watch_.settle(window_->period);
   window_.reset();
 }
 
-void BundleCapture::give_up(const std::string& why) noexcept {
+void StepSaver::give_up(const std::string& why) noexcept {
   off_ = true;
   window_.reset();
   try {
@@ -363,7 +363,7 @@ void BundleCapture::give_up(const std::string& why) noexcept {
 }
 
 // What calls may be waiting for happens under their lock; the trace, which may be long, is copied without it.
-void BundleCapture::finish(const std::string& trace) noexcept try {
+void StepSaver::finish(const std::string& trace) noexcept try {
   const std::lock_guard finishing(finishing_);
   std::string none;
   {

@@ -1,4 +1,5 @@
-// Facts about kernels that were found before: in this process, and by others if there are files.
+// Facts about kernels that were found before: in this process, and by others if there are files
+// (shim/state/code/proof_folder.h has them).
 //
 // They depend on the image, the kernel's name, the devices and the prover alone. A file belongs to one question: its
 // name is a digest of it, and the question is in it, so that no other is answered by chance. A damaged file, and one of

@@ -13,9 +13,9 @@
 
 #include "nimble/internal/call.h"
 #include "nimble/internal/schedule.h"
+#include "replayer/bind/allocation_attributes.h"
 #include "replayer/bind/going_arena.h"
 #include "replayer/bind/left_arena.h"
-#include "replayer/bind/memory_answers.h"
 #include "replayer/bind/memory_plan.h"
 #include "replayer/bind/step_memory.h"
 #include "replayer/driver/captures.h"
@@ -107,11 +107,11 @@ class Arena {
   Handover handover_;  // from the last launch stream
   std::uint64_t base_ = 0;
   CUcontext context_ = nullptr;
-  CUmemoryPool pool_ = nullptr;  // null if the driver does not say
-  bool use_unknown_ = false;     // work may use it that the launch stream cannot wait for
-  bool pool_asked_ = false;      // the program has asked how much memory a device's pool has
-  MemoryAnswers answers_;        // of the program's allocations in it
-  LeftArena left_;               // once replay has stood aside
+  CUmemoryPool pool_ = nullptr;   // null if the driver does not say
+  bool use_unknown_ = false;      // work may use it that the launch stream cannot wait for
+  bool pool_asked_ = false;       // the program has asked how much memory a device's pool has
+  AllocationAttributes answers_;  // of the program's allocations in it
+  LeftArena left_;                // once replay has stood aside
 };
 
 }  // namespace nimble

@@ -22,7 +22,7 @@ namespace nimble {
   X(cuGraphAddEventRecordNode) X(cuGraphInstantiateWithFlags) X(cuGraphExecDestroy)                               \
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams)           \
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphLaunch)
-// Needed when the program queries its memory (replayer/bind/memory_answers.h), or the arena is released.
+// Needed when the program queries its memory (replayer/bind/allocation_attributes.h), or the arena is released.
 #define NIMBLE_MEMORY_FUNCTIONS(X)                                                                                 \
   X(cuMemFreeAsync) X(cuThreadExchangeStreamCaptureMode) X(cuStreamDestroy) X(cuMemPoolGetAttribute)               \
   X(cuMemPoolTrimTo)

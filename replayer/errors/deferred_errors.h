@@ -36,7 +36,7 @@ inline bool is_final(CUresult result) {
   }
 }
 
-class OwedErrors {
+class DeferredErrors {
  public:
   bool any() const { return !errors_.empty(); }
 

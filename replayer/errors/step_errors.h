@@ -52,7 +52,7 @@ class StepErrors {
   const StepStreams& streams_;
   const Captures& captures_;
   StandAside& standing_;
-  OwedErrors owed_;
+  DeferredErrors owed_;
   CUresult failed_ = CUDA_SUCCESS;
 };
 

@@ -8,7 +8,7 @@
 #include "shim/driver/guard.h"
 #include "shim/driver/interception.h"
 #include "shim/driver/real_driver.h"
-#include "shim/intercept/decode/decode.h"
+#include "shim/intercept/decode/all_decoders.h"
 #include "shim/process/roomy_stack.h"
 
 namespace nimble::shim {

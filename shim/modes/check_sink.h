@@ -26,8 +26,8 @@
 #include "analyzer/rules/kept_rules.h"
 #include "nimble/internal/call.h"
 #include "nimble/internal/evidence.h"
+#include "replayer/bind/allocation_attributes.h"
 #include "replayer/bind/call_history.h"
-#include "replayer/bind/memory_answers.h"
 #include "replayer/driver/driver_api.h"
 #include "shim/check/check_report.h"
 #include "shim/check/launch_choice.h"
@@ -85,7 +85,7 @@ class CheckSink final : public CallSink {
   analyzer::KeptRules rules_;
   LaunchChoice choice_;
   MappedMemory memory_;
-  MemoryAnswers answers_;
+  AllocationAttributes answers_;
   Quiet quiet_;
   AccessFault checked_;  // the launch that is checked, and what to report if it faults: of the thread that is alone
   CheckReport report_;

@@ -32,7 +32,7 @@
 #include "shim/rewrite/graph_sink.h"
 #include "shim/state/call_context.h"
 #include "shim/state/code/image_facts.h"
-#include "shim/state/code/proof_files.h"
+#include "shim/state/code/proof_folder.h"
 
 namespace nimble::shim {
 
@@ -92,7 +92,7 @@ void keep_proofs(const Options& options) {
   if (!why.empty()) tell("proofs are not kept: " + why);
   if (folder.empty()) return;
   g_proofs_are_kept = true;
-  proofs()->use(std::make_unique<FolderOfProofs>(std::move(folder), tell));
+  proofs()->use(std::make_unique<ProofFolder>(std::move(folder), tell));
   constexpr std::uint32_t kCheckOneIn = 64;
   proofs()->check_one_in(kCheckOneIn, static_cast<std::uint64_t>(getpid()));
 }

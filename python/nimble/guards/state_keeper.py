@@ -10,7 +10,7 @@ import torch
 
 from nimble.errors import NimbleError
 from nimble.guards.op_watch import OpWrites
-from nimble.guards.registered_tensors import RegisteredTensors
+from nimble.guards.kept_parameters import RegisteredTensors
 from nimble.guards.tensor_memory import attribute_tensors, check_memory, has_memory, is_alike, is_same
 from nimble.objects.host_random import HostRandom
 from nimble.objects.memory import storage_address, unique, version_of

@@ -10,7 +10,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from nimble.errors import NimbleError
-from nimble.guards.registered_tensors import path_of
+from nimble.guards.kept_parameters import path_of
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import torch
 
-from nimble.guards.registered_tensors import can_be_located, where_of
+from nimble.guards.kept_parameters import can_be_located, where_of
 from nimble.objects import containers
 from nimble.objects.hooks import accumulate_hooks, backward_hooks
 

@@ -15,7 +15,7 @@ from nimble.capture.backend import Backend, Captured
 from nimble.graphs.graph_io import Input, Options, check_outputs, device_of, with_inputs
 from nimble.graphs.module_work import check_caches
 from nimble.guards import switches
-from nimble.guards.registered_tensors import where_of
+from nimble.guards.kept_parameters import where_of
 from nimble.guards.signatures import Call
 from nimble.objects.memory import version_of
 from nimble.step_state.assignments import Assignments

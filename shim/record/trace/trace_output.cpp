@@ -37,7 +37,7 @@ TraceOutput::TraceOutput(const std::string& path, std::uint64_t limit_bytes, boo
         "cannot write the trace {}: {}. Set NIMBLE_TRACE to a file that can be written. Not recording.", path,
         why_full_);
   }
-  if (path.ends_with(kPackedEnding)) packer_ = std::make_unique<TextPacker>();
+  if (path.ends_with(kPackedEnding)) packer_ = std::make_unique<TraceCompressor>();
 }
 
 void TraceOutput::line(std::string_view event) {

@@ -19,7 +19,7 @@
 #include "analyzer/input/trace_store.h"
 #include "nimble/internal/files/growing_file.h"
 #include "nimble/internal/files/own_file.h"
-#include "shim/record/trace/text_packer.h"
+#include "shim/record/trace/trace_compressor.h"
 
 namespace nimble::shim {
 
@@ -104,8 +104,8 @@ class TraceOutput {
   std::shared_ptr<TraceStore> store_;  // then there is no file; released once it is full
   bool ended_ = false;
   std::string text_;
-  std::unique_ptr<TextPacker> packer_;  // null: the lines are written as they are
-  std::vector<std::uint64_t> frames_;   // where each begins, after the header's
+  std::unique_ptr<TraceCompressor> packer_;  // null: the lines are written as they are
+  std::vector<std::uint64_t> frames_;        // where each begins, after the header's
   const bool is_read_ = false;
 };
 

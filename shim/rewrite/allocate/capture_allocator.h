@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nimble/internal/call.h"
-#include "replayer/bind/memory_answers.h"
+#include "replayer/bind/allocation_attributes.h"
 #include "shim/rewrite/allocate/memory_shortage.h"
 #include "shim/rewrite/capture/captures_under_way.h"
 #include "shim/rewrite/live/graph_functions.h"
@@ -70,7 +70,7 @@ class CaptureAllocator {
   Answer answer_about_memory(Call& call);
 
   const Uses uses_;
-  MemoryAnswers answers_;
+  AllocationAttributes answers_;
   std::atomic<bool> asked_of_graphs_{false};
 };
 

@@ -22,7 +22,7 @@
 #include "shim/rewrite/graph/faster_graph.h"
 #include "shim/rewrite/graph/graph_facts.h"
 #include "shim/rewrite/graph/rewritten_graph.h"
-#include "shim/rewrite/memory/transient.h"
+#include "shim/rewrite/memory/transient_memory.h"
 #include "shim/rewrite/pool/captured_graphs.h"
 #include "shim/state/launched_work.h"
 

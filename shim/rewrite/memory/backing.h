@@ -1,5 +1,5 @@
-// Memory for captures that can be unbacked in part while it is unused (memory/transient.h): address ranges in pieces,
-// each backed by physical memory or not.
+// Memory for captures that can be unbacked in part while it is unused (memory/transient_memory.h): address ranges in
+// pieces, each backed by physical memory or not.
 //
 // Owns all of it. One lock, never held while the driver is called. Any thread; but only one thread at a time may change
 // a piece's backing, while nothing runs that touches it, and not when its range is being released.

@@ -16,7 +16,7 @@
 #include <set>
 
 #include "nimble/internal/call.h"
-#include "shim/rewrite/memory/transient.h"
+#include "shim/rewrite/memory/transient_memory.h"
 #include "shim/rewrite/pool/capture_slots.h"
 #include "shim/rewrite/pool/chunk_source.h"
 #include "shim/rewrite/pool/former_memory.h"

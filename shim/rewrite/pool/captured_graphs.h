@@ -16,7 +16,7 @@
 
 #include "shim/rewrite/memory/backing.h"
 #include "shim/rewrite/memory/graph_reserve.h"
-#include "shim/rewrite/memory/transient.h"
+#include "shim/rewrite/memory/transient_memory.h"
 #include "shim/rewrite/pool/capture_table.h"
 
 namespace nimble::shim {

@@ -8,7 +8,7 @@
 #include "nimble/internal/files/file_kind.h"
 #include "nimble/internal/files/own_file.h"
 #include "shim/record/observers/make_observers.h"
-#include "shim/record/trace/text_packer.h"
+#include "shim/record/trace/trace_compressor.h"
 #include "shim/record/trace/trace_text.h"
 #include "shim/state/contexts.h"
 
@@ -197,7 +197,7 @@ void GraphRecordings::write(GraphRecording& recording) const {
   OwnFile file;
   int error = file.open(options_.trace_path);
   const bool packs = options_.trace_path.ends_with(kPackedEnding);
-  TextPacker packer;
+  TraceCompressor packer;
   const auto write_bytes = [&](std::string_view bytes) {
     if (error == 0) error = file.write(bytes.data(), bytes.size());
   };

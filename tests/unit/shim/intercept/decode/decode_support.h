@@ -1,7 +1,7 @@
 // What the tests of decoders share. No driver is loaded: what they would ask it stays unknown.
 #pragma once
 
-#include "shim/intercept/decode/decode.h"
+#include "shim/intercept/decode/all_decoders.h"
 
 namespace nimble::shim::decode {
 

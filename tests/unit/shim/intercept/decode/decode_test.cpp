@@ -1,5 +1,5 @@
 // What decoders make of arguments. No driver is loaded: what they would ask it stays unknown.
-#include "shim/intercept/decode/decode.h"
+#include "shim/intercept/decode/all_decoders.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The folder of proofs is the user's own, or there is none; what others do to it is no error.
-#include "shim/state/code/proof_files.h"
+#include "shim/state/code/proof_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -31,8 +31,8 @@ class Folder : public testing::Test {
     fs::remove_all(base_);
   }
 
-  FolderOfProofs files(std::uint64_t most_bytes = FolderOfProofs::kMostBytes) {
-    return FolderOfProofs(
+  ProofFolder files(std::uint64_t most_bytes = ProofFolder::kMostBytes) {
+    return ProofFolder(
         folder_, [this](const std::string& text) { told_.push_back(text); }, most_bytes);
   }
   std::vector<std::string> names() const {
@@ -55,7 +55,7 @@ mode_t mode_of(const std::string& path) {
 }
 
 TEST_F(Folder, IsMadeForItsOwnerAlone) {
-  FolderOfProofs one = files();
+  ProofFolder one = files();
   EXPECT_FALSE(one.read("a"));
   EXPECT_FALSE(fs::exists(folder_)) << "nothing is made to be read";
   one.write("a", std::string("some\0thing", 10));
@@ -63,7 +63,7 @@ TEST_F(Folder, IsMadeForItsOwnerAlone) {
   EXPECT_EQ(mode_of(base_ + "/nimble"), 0700u);
   EXPECT_EQ(mode_of(folder_ + "/a.proof"), 0600u);
   EXPECT_EQ(names(), std::vector<std::string>{"a.proof"});
-  FolderOfProofs other = files();
+  ProofFolder other = files();
   EXPECT_EQ(other.read("a"), std::string("some\0thing", 10));
   other.write("a", "else");
   EXPECT_EQ(one.read("a"), "else");
@@ -75,7 +75,7 @@ TEST_F(Folder, ThatOthersMayWriteToIsNotUsed) {
   for (const mode_t mode : {0770, 0707, 0777}) {
     ASSERT_EQ(::chmod(folder_.c_str(), mode), 0);
     told_.clear();
-    FolderOfProofs one = files();
+    ProofFolder one = files();
     EXPECT_FALSE(one.read("a"));
     one.write("b", "it");
     EXPECT_FALSE(fs::exists(folder_ + "/b.proof"));
@@ -91,7 +91,7 @@ TEST_F(Folder, OfAnotherUserIsNotUsed) {
   ASSERT_EQ(::chown((folder_ + "/a.proof").c_str(), 65534, 65534), 0);
   EXPECT_FALSE(files().read("a")) << "nor is a file";
   ASSERT_EQ(::chown(folder_.c_str(), 65534, 65534), 0);
-  FolderOfProofs one = files();
+  ProofFolder one = files();
   one.write("b", "it");
   EXPECT_FALSE(fs::exists(folder_ + "/b.proof"));
   ASSERT_EQ(told_.size(), 1u);
@@ -119,7 +119,7 @@ TEST_F(Folder, FollowsNoLink) {
 
 TEST_F(Folder, ThatCannotBeMadeIsNoError) {
   std::ofstream(base_ + "/nimble") << "a file";
-  FolderOfProofs one = files();
+  ProofFolder one = files();
   one.write("a", "it");
   one.write("b", "it");
   EXPECT_FALSE(one.read("a"));
@@ -130,7 +130,7 @@ TEST_F(Folder, WithoutRoomIsNoError) {
   // In a child: the limit on a file's size stands for a full disk.
   const pid_t child = fork();
   if (child == 0) {
-    FolderOfProofs one = files();
+    ProofFolder one = files();
     one.write("a", "it");
     rlimit limit{8, 8};
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -148,7 +148,7 @@ TEST_F(Folder, WithoutRoomIsNoError) {
 TEST_F(Folder, KeepsWhatWasUsedLast) {
   const std::string kilobyte(1024, 'x');
   {
-    FolderOfProofs one = files(8 * 1024);
+    ProofFolder one = files(8 * 1024);
     for (int i = 0; i < 9; ++i) one.write("k" + std::to_string(i), kilobyte);
   }
   for (int i = 0; i < 9; ++i) age("k" + std::to_string(i) + ".proof", 100 - i);
@@ -169,7 +169,7 @@ TEST_F(Folder, ManyProcessesAtOnceSeeWholeFiles) {
   for (int process = 0; process < kProcesses; ++process) {
     const pid_t child = fork();
     if (child == 0) {
-      FolderOfProofs one = files(64 * 1024);
+      ProofFolder one = files(64 * 1024);
       bool is_good = true;
       for (int i = 0; i < kRounds; ++i) {
         const std::string name = std::to_string(i % 7);

@@ -1,4 +1,5 @@
-// All decoders, and those of the calls with which a program finds the driver: its start, and cuGetProcAddress, which
+// All decoders; a new one goes into the header of its subject (a new kind of call begins in nimble/internal/trace.h).
+// And those of the calls with which a program finds the driver: its start, and cuGetProcAddress, which
 // hands out wrappers.
 #pragma once
 

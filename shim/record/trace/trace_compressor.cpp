@@ -1,4 +1,4 @@
-#include "shim/record/trace/text_packer.h"
+#include "shim/record/trace/trace_compressor.h"
 
 #include <zstd.h>
 
@@ -12,15 +12,15 @@ constexpr int kLevel = 1;  // traces are repetitive: higher ones gain a tenth an
 
 }  // namespace
 
-struct TextPacker::Context {
+struct TraceCompressor::Context {
   ~Context() { ZSTD_freeCCtx(zstd); }
   ZSTD_CCtx* zstd = ZSTD_createCCtx();
 };
 
-TextPacker::TextPacker() = default;
-TextPacker::~TextPacker() = default;
+TraceCompressor::TraceCompressor() = default;
+TraceCompressor::~TraceCompressor() = default;
 
-std::string_view TextPacker::pack(std::string_view text) noexcept try {
+std::string_view TraceCompressor::pack(std::string_view text) noexcept try {
   if (!context_) context_ = std::make_unique<Context>();
   ZSTD_CCtx* const zstd = context_->zstd;
   if (zstd == nullptr) return {};

@@ -21,14 +21,13 @@
 
 namespace nimble::shim {
 
-class FolderOfProofs final : public code::ProofFiles {
+class ProofFolder final : public code::ProofFiles {
  public:
   static constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
 
   // `folder`: absolute; made when it is first written to, up to two folders deep. `tell`: gets one line if it cannot be
   // used.
-  FolderOfProofs(std::string folder, std::function<void(const std::string&)> tell,
-                 std::uint64_t most_bytes = kMostBytes)
+  ProofFolder(std::string folder, std::function<void(const std::string&)> tell, std::uint64_t most_bytes = kMostBytes)
       : folder_(std::move(folder)), tell_(std::move(tell)), most_bytes_(most_bytes) {}
 
   std::optional<std::string> read(const std::string& name) noexcept override;

@@ -1,6 +1,7 @@
 // The own attributes of allocations that Nimble provides: a number that is unique among all allocations of the process
 // over time (CU_POINTER_ATTRIBUTE_BUFFER_ID), and whether the program has asked for synchronous copies
-// (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS). Keeps nothing for allocations about which neither was ever asked.
+// (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS). Keeps nothing for allocations about which neither was ever asked. What else is
+// answered about memory: nimble/internal/answers.def.
 //
 // The number is the driver's own: that of a piece of memory allocated and released for the purpose. The driver gives
 // each allocation a new one, even at a reused address (tests/fidelity/memory_answers.txt).
@@ -21,7 +22,7 @@
 
 namespace nimble {
 
-class MemoryAnswers {
+class AllocationAttributes {
  public:
   // Fills in what `call` asks about the allocation that begins at `base`, or keeps what it sets. Asks the driver with
   // `context` current.

@@ -1,4 +1,4 @@
-#include "shim/state/code/proof_files.h"
+#include "shim/state/code/proof_folder.h"
 
 #include <dirent.h>
 #include <sys/auxv.h>
@@ -89,12 +89,12 @@ std::string folder_of_proofs(const std::string& option, std::string& why) {
   return (has_cache ? base : base + "/.cache") + "/nimble/proofs";
 }
 
-void FolderOfProofs::give_up(const std::string& why) {
+void ProofFolder::give_up(const std::string& why) {
   if (!given_up_.exchange(true)) tell_("proofs are not kept in " + folder_ + ": " + why);
 }
 
 // Each time: the program, or the user, may change folders while it runs.
-bool FolderOfProofs::is_usable(bool to_write) {
+bool ProofFolder::is_usable(bool to_write) {
   if (given_up_ || has_few_descriptors()) return false;
   FileFacts facts = what_is_at(folder_);
   if (!facts && !to_write) return false;
@@ -112,7 +112,7 @@ bool FolderOfProofs::is_usable(bool to_write) {
   return why.empty();
 }
 
-std::optional<std::string> FolderOfProofs::read(const std::string& name) noexcept try {
+std::optional<std::string> ProofFolder::read(const std::string& name) noexcept try {
   const NotCancelled not_cancelled;
   const int before = errno;
   std::optional<std::string> bytes;
@@ -130,7 +130,7 @@ std::optional<std::string> FolderOfProofs::read(const std::string& name) noexcep
   return std::nullopt;
 }
 
-void FolderOfProofs::write(const std::string& name, const std::string& bytes) noexcept try {
+void ProofFolder::write(const std::string& name, const std::string& bytes) noexcept try {
   const NotCancelled not_cancelled;
   const int before = errno;
   const bool is_slow = std::chrono::steady_clock::duration(written_for_) > kMostTime;
@@ -146,7 +146,7 @@ void FolderOfProofs::write(const std::string& name, const std::string& bytes) no
 }
 
 // 0, or errno.
-int FolderOfProofs::make(const std::string& name, const std::string& bytes) {
+int ProofFolder::make(const std::string& name, const std::string& bytes) {
   static std::atomic<std::uint32_t> count{0};
   const std::string path = folder_ + "/" + name;
   const std::string part = path + "." + std::to_string(getpid()) + "." + std::to_string(count.fetch_add(1)) + "." +
@@ -163,7 +163,7 @@ int FolderOfProofs::make(const std::string& name, const std::string& bytes) {
 }
 
 // Deletes what was used least recently down to three quarters, and what processes that ended have left half written.
-void FolderOfProofs::keep_within_bounds() {
+void ProofFolder::keep_within_bounds() {
   struct Kept {
     std::int64_t used = 0;
     std::uint64_t bytes = 0;

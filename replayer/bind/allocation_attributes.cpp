@@ -1,4 +1,4 @@
-#include "replayer/bind/memory_answers.h"
+#include "replayer/bind/allocation_attributes.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace nimble {
 
-void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context) {
+void AllocationAttributes::answer(Call& call, std::uint64_t base, const DriverApi& driver, CUcontext context) {
   if (!call.asked.id && !call.asked.sets && !any_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(mutex_);
@@ -29,13 +29,13 @@ void MemoryAnswers::answer(Call& call, std::uint64_t base, const DriverApi& driv
   call.transfer.value = std::ranges::any_of(known_, [](const auto& one) { return one.second.synchronous; }) ? 1 : 0;
 }
 
-bool MemoryAnswers::is_synchronous(std::uint64_t base) const {
+bool AllocationAttributes::is_synchronous(std::uint64_t base) const {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(base);
   return found != known_.end() && found->second.synchronous;
 }
 
-void MemoryAnswers::forget(std::uint64_t base) {
+void AllocationAttributes::forget(std::uint64_t base) {
   const std::lock_guard lock(mutex_);
   known_.erase(base);
   if (known_.empty()) any_.store(false, std::memory_order_release);
@@ -44,7 +44,7 @@ void MemoryAnswers::forget(std::uint64_t base) {
 // Allocates on a stream of its own, which no capture can include; but in relaxed mode, since during a capture of this
 // thread, or a global-mode one of another, the driver would refuse the call and invalidate the capture. Destroys the
 // stream at once, since its context may end. 0 if the driver has no memory.
-std::uint64_t MemoryAnswers::fresh_id(const DriverApi& driver, CUcontext context) {
+std::uint64_t AllocationAttributes::fresh_id(const DriverApi& driver, CUcontext context) {
   if (!context || !driver.cuStreamCreate_) return 0;
   const CurrentContext current(driver, context);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -1,4 +1,4 @@
-#include "shim/rewrite/memory/transient.h"
+#include "shim/rewrite/memory/transient_memory.h"
 
 #include <gtest/gtest.h>
 

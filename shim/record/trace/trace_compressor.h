@@ -10,12 +10,12 @@
 
 namespace nimble::shim {
 
-class TextPacker {
+class TraceCompressor {
  public:
-  TextPacker();
-  ~TextPacker();
-  TextPacker(const TextPacker&) = delete;
-  TextPacker& operator=(const TextPacker&) = delete;
+  TraceCompressor();
+  ~TraceCompressor();
+  TraceCompressor(const TraceCompressor&) = delete;
+  TraceCompressor& operator=(const TraceCompressor&) = delete;
 
   // The frame of this text, valid until the next call; empty where there is no memory for it.
   std::string_view pack(std::string_view text) noexcept;

@@ -72,34 +72,53 @@ bool TraceOutput::flush() {
 // False once that has failed: then the file ends with a whole line.
 bool TraceOutput::write_lines() {
   if (file_.is_lost()) open([&] { file_.reopen(); });
+  const std::uint64_t before = size_;
   const int error = put(text_);
   if (error == 0) {
     written();
     return true;
   }
   why_full_ = std::strerror(error);
+  rewind(before);
   if (packer_ && has_header() && !file_.is_direct()) put_what_fits(text_);
   text_.clear();
   if (!cut_back(0) && !file_.is_direct()) file_.cut(size_);
   return false;
 }
 
-// Of lines that could not be written as one frame, the first ones.
+// What came after this was not written completely.
+void TraceOutput::rewind(std::uint64_t size) {
+  size_ = size;
+  while (!frames_.empty() && frames_.back() >= size_) frames_.pop_back();
+}
+
+// Of lines that could not be written, the first ones: in small frames, of which the file's end costs few.
 void TraceOutput::put_what_fits(std::string_view lines) {
-  constexpr std::size_t kLeast = std::size_t{1} << 12;
-  while (lines.size() > kLeast) {
-    lines = lines.substr(0, lines.rfind('\n', lines.size() / 2) + 1);
-    if (lines.empty() || file_.cut(size_) != 0 || put(lines) == 0) return;
-  }
+  constexpr std::size_t kPiece = std::size_t{1} << 14;
+  if (file_.cut(size_) == 0) put_frames(lines, kPiece);
 }
 
 // Adds lines to the file.
 int TraceOutput::put(std::string_view text) {
-  if (!packer_ || text.empty()) {
-    const int error = file_.write(text.data(), text.size());
-    if (error == 0) size_ += text.size();
-    return error;
+  if (packer_) return put_frames(text, kMostFrame);
+  const int error = file_.write(text.data(), text.size());
+  if (error == 0) size_ += text.size();
+  return error;
+}
+
+// Whole lines as frames, of so much text each, but for one line that is longer. Stops at the first error; those before
+// it stay.
+int TraceOutput::put_frames(std::string_view lines, std::size_t most) {
+  while (!lines.empty()) {
+    std::size_t end = lines.size() <= most ? lines.size() : lines.rfind('\n', most - 1) + 1;
+    if (end == 0) end = std::min(lines.find('\n', most), lines.size() - 1) + 1;
+    if (const int error = put_frame(lines.substr(0, end))) return error;
+    lines.remove_prefix(end);
   }
+  return 0;
+}
+
+int TraceOutput::put_frame(std::string_view text) {
   std::string_view bytes = packer_->pack(text);
   if (bytes.empty()) return ENOMEM;
   std::string first;
@@ -186,7 +205,7 @@ bool TraceOutput::end(const std::string& why, bool is_wanted) {
 
 // If the disk is full, the end replaces the last calls.
 bool TraceOutput::write_end() {
-  constexpr std::uint64_t kRooms[] = {0, kForEnd, std::uint64_t{1} << 16, std::uint64_t{1} << 18};
+  constexpr std::uint64_t kRooms[] = {0, kForPackedEnd, kForEnd, std::uint64_t{1} << 16, std::uint64_t{1} << 18};
   const std::string lines = std::exchange(text_, {});
   for (const std::uint64_t room : kRooms) {
     const std::uint64_t needed = room + (packer_ ? 0 : lines.size() + kTraceEnd.size());
@@ -196,8 +215,7 @@ bool TraceOutput::write_end() {
       ended_ = true;
       break;
     }
-    size_ = before;
-    while (!frames_.empty() && frames_.back() >= size_) frames_.pop_back();
+    rewind(before);
   }
   return ended_;
 }

@@ -79,11 +79,16 @@ class TraceOutput {
 
  private:
   static constexpr std::uint64_t kForEnd = std::uint64_t{1} << 13;  // kept free below the limit for the last lines
+  static constexpr std::uint64_t kForPackedEnd = std::uint64_t{1} << 10;
   static constexpr std::size_t kMostPending = std::size_t{1} << 18;
+  static constexpr std::size_t kMostFrame = std::size_t{1} << 16;  // of text: what a full disk can cost
 
   void written();
   bool write_lines();
   int put(std::string_view text);
+  int put_frames(std::string_view lines, std::size_t most);
+  int put_frame(std::string_view text);
+  void rewind(std::uint64_t size);
   void put_what_fits(std::string_view lines);
   int put_end();
   bool holds_end() const;

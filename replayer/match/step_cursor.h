@@ -49,6 +49,8 @@ class StepCursor {
   bool begun() const { return count_ != 0; }
   // How many ops have come.
   std::uint32_t count() const { return static_cast<std::uint32_t>(count_); }
+  // How many a step of the assumed kind has.
+  std::uint32_t length() const { return static_cast<std::uint32_t>(ops_.size()); }
   // Whether the step is over, and no other kind continues it.
   bool complete() const { return count_ == ops_.size() && !kinds_[kind_].goes_on; }
   // Whether an op has come on the stream.

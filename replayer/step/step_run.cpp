@@ -260,7 +260,8 @@ void StepRun::diverge(const char* reason, std::uint32_t at_op) {
     ++counters_.divergences;
     if (++counters_.reasons[reason] == 1 && at_op != kNone) tell_of_divergence(reason, at_op);
   } else {
-    search_.note(cursor_.count(), at_op, reason, at_op != kNone ? match_.live().mismatch_at() : kNone);
+    search_.note(cursor_.count(), cursor_.length(), at_op, reason,
+                 at_op != kNone ? match_.live().mismatch_at() : kNone);
   }
   cursor_.reset();
   arena_.plan().allocates(kNone, 0);
@@ -275,7 +276,7 @@ void StepRun::tell_of_divergence(const char* reason, std::uint32_t at_op) {
 }
 
 std::string StepRun::why_not_found() {
-  if (cursor_.begun()) search_.note(cursor_.count(), kNone, "the program ended", kNone);
+  if (cursor_.begun()) search_.note(cursor_.count(), cursor_.length(), kNone, "the program ended", kNone);
   return search_.why(schedule_);
 }
 

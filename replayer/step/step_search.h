@@ -13,14 +13,16 @@ namespace nimble {
 
 class StepSearch {
  public:
-  // A step ended after this many of its ops, since the next call was not the op `expected` (kNone: nothing was, or the
-  // call is not known). `reason`: a text that lives forever. `byte`: of a launch's parameters, kNone for elsewhere.
-  void note(std::uint32_t ops, std::uint32_t expected, const char* reason, std::uint32_t byte);
+  // A step ended after this many of its `length` ops, since the next call was not the op `expected` (kNone: nothing
+  // was, or the call is not known). `reason`: a text that lives forever. `byte`: of a launch's parameters, kNone for
+  // elsewhere.
+  void note(std::uint32_t ops, std::uint32_t length, std::uint32_t expected, const char* reason, std::uint32_t byte);
   // Why no whole step has matched, after a sentence that says so.
   std::string why(const Schedule& schedule) const;
 
  private:
-  std::uint32_t ops_ = 0, expected_ = kNone, byte_ = kNone;  // of the step that came furthest, the first of those
+  // Of the step that came furthest, the first of those.
+  std::uint32_t ops_ = 0, length_ = 0, expected_ = kNone, byte_ = kNone;
   const char* reason_ = "";
 };
 
